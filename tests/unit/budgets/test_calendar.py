@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import calendar as standard
-from datetime import UTC, date, datetime, timedelta
-from itertools import pairwise
+from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -27,11 +26,6 @@ ZONES = (
 )
 
 
-def second_of(day: date) -> int:
-    """Return the first second of a date in UTC, by the standard library."""
-    return standard.timegm(day.timetuple())
-
-
 def begins(period: Period, day: date) -> bool:
     """Return whether a period begins on a date, by the standard library."""
     match period:
@@ -44,22 +38,6 @@ def begins(period: Period, day: date) -> bool:
         case Period.YEAR:
             return (day.month, day.day) == (1, 1)
     return True
-
-
-@pytest.mark.parametrize(
-    "period", [pytest.param(Period.DAY, marks=pytest.mark.ci), Period.WEEK, Period.MONTH, Period.QUARTER, Period.YEAR]
-)
-def test_400_years_in_utc(period: Period) -> None:
-    """Every period begins with the date that the standard library says, and its seconds have its index."""
-    calendar = calendar_of(period, "UTC")
-    days = (FIRST + timedelta(days=number) for number in range((LAST - FIRST).days))
-    starts = [second_of(day) for day in days if begins(period, day)]
-    first = calendar.index(starts[0])
-
-    assert [calendar.start(first + number) for number in range(len(starts))] == starts
-    for number, (start, end) in enumerate(pairwise(starts), first):
-        assert calendar.index(start) == calendar.index(end - 1) == number
-        assert calendar.end(number) == end
 
 
 def _check_zone(name: str, step: int) -> None:
@@ -77,13 +55,6 @@ def _check_zone(name: str, step: int) -> None:
 def test_400_years_in_zones(name: str) -> None:
     """A day begins with the first second whose local date is not earlier; a sample of days."""
     _check_zone(name, 97)
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("name", ZONES)
-def test_every_day_of_400_years_in_zones(name: str) -> None:
-    """The same for all days, with those of 23 and 25 hours."""
-    _check_zone(name, 1)
 
 
 @pytest.mark.ci

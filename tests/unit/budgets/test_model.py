@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -11,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from support.line_counts import lines_run_by
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.budgets import Budget, BudgetMode, Budgets, BudgetViolation, Carry, Period
+from ugm.budgets import Budget, Budgets, Carry, Period
 from ugm.model import Claim
-from ugm.partition import AllocationRequest
 
 DAY = 86_400
 #: November 23, 2026, at noon in UTC.
@@ -75,17 +71,6 @@ def test_a_denial_says_that_promised_allocations_may_end_early() -> None:
     assert setting.allocate("2", "sue", 2) == "allowed"
 
 
-def test_used_promises_leave_nothing() -> None:
-    """A request that only an early end would have let fit never fits after the promised end."""
-    setting = Setting(Budget("lab", group="lab", amounts=hours(4)))
-    setting.allocate("1", "sue", duration=3 * 3600)
-    setting.now += 3 * 3600
-
-    assert setting.allocate("2", "sue", 2).endswith(
-        "; cannot fit, because the budget is never renewed (limit for 'lab')"
-    )
-
-
 def test_a_denial_says_when_the_budget_is_renewed() -> None:
     """What is spent comes back with the next period."""
     setting = Setting(Budget("month", amounts=hours(4), period=Period.MONTH))
@@ -113,19 +98,6 @@ def test_a_denial_says_that_waiting_cannot_help() -> None:
         "cannot fit, because the budget is never renewed (limit for 'root')"
     )
     assert "gpu requested without a promised duration" in setting.allocate("1", "sue", duration=None)
-
-
-def test_a_denial_can_be_copied() -> None:
-    """A denial keeps its text and its class in copies."""
-    setting = Setting(Budget("month", amounts=hours(4), period=Period.MONTH))
-    (violation,) = setting.partition.check("sue", gpu(5), duration=3600).violations
-    for other in (pickle.loads(pickle.dumps(violation)), copy.deepcopy(violation)):  # noqa: S301 - our own
-        assert type(other) is BudgetViolation
-        assert (str(other), other.can_wait, other.to_dict()) == (
-            str(violation),
-            violation.can_wait,
-            violation.to_dict(),
-        )
 
 
 def test_a_partition_answers_with_budgets() -> None:
@@ -319,92 +291,3 @@ def test_misuse_of_accounts() -> None:
         with pytest.raises(RequestError, match=re.escape(problem)):
             change()
     assert [one.remaining for one in model.accounts()] == [3600]
-
-
-def test_a_query_stores_nothing() -> None:
-    """Accounts are stored when something is charged to them."""
-    setting = Setting(Budget("each", user="*", amounts=hours(1)))
-    setting.partition.check("sue", gpu(1), duration=60)
-    setting.model.accounts(EVE)
-    assert setting.model.accounts() == ()
-    setting.allocate("1", "sue")
-    assert [one.owner for one in setting.model.accounts()] == ["sue"]
-
-
-def test_an_interrupted_call_loses_no_usage() -> None:
-    """If another model raises, everything is as if the call had not been made."""
-
-    class Raising:
-        raises = False
-
-        def check(self, _claim: Claim) -> list[Any]:
-            return []
-
-        def charge(self, _claim: Claim) -> None:
-            if self.raises:
-                raise ZeroDivisionError
-
-        def refund(self, _claim: Claim) -> None:
-            pass
-
-    now, model, other = NOON, Budgets([Budget("lab", group="lab", amounts=hours(4))]), Raising()
-    partition = Partition(CONFIG, models=[model, other], clock=lambda: now)
-    partition.submit("sue", SUE, "root.b")
-    partition.allocate("1", "sue", gpu(1), duration=3600)
-    now += 600
-    other.raises = True
-    with pytest.raises(ZeroDivisionError):
-        partition.allocate("2", "sue", gpu(1), duration=3600)
-
-    (account,) = model.accounts()
-    assert (account.settled, account.committed) == (600, 3000)
-
-
-def test_idle_periods_cost_the_same() -> None:
-    """A thousand years of idle days cost as much as two days, also in a time zone."""
-
-    def lines(days: int, zone: str) -> int:
-        budget = Budget("b", amounts=hours(1), period=Period.DAY, carry=Carry.ALL, zone=zone)
-        model = Budgets([budget], start=0)
-        model.charge(Claim("1", "app", gpu(1), "root.b", SUE))
-        model.refund(Claim("1", "app", gpu(1), "root.b", SUE))
-        model.at(days * DAY)
-        return lines_run_by(model.accounts)
-
-    for zone in ("UTC", "Europe/Berlin"):
-        assert lines(400_000, zone) <= lines(2, zone) + 10
-
-
-def test_a_period_change_costs_no_call_more_than_others() -> None:
-    """With many accounts, the first calls of a period cost at most a few times as much as others."""
-    setting = Setting(Budget("each", user="*", amounts=hours(100), period=Period.DAY, carry=Carry.CAPPED))
-    model = setting.model
-    model.at(NOON)
-    for number in range(2000):
-        model.charge(Claim(str(number), "app", gpu(1), "root.b", UserGroup(f"user-{number}"), until=NOON + 2 * DAY))
-
-    def allocate(now: int) -> int:
-        query = Claim("new", "app", gpu(1), "root.b", UserGroup("user-7"), until=now + 60)
-
-        def call() -> None:
-            model.at(now)
-            model.check(query)
-            model.charge(query)
-            model.refund(query)
-
-        return lines_run_by(call)
-
-    usual = allocate(NOON + 1)
-    assert allocate(NOON + DAY) <= 3 * usual
-    assert BudgetMode.SAFE in BudgetMode
-
-
-def test_a_denied_gang_leaves_no_account() -> None:
-    """The accounts depend on the settled and promised usage alone, not on charges that were undone."""
-    setting = Setting(Budget("each", user="*", amounts=hours(1)))
-    gang = [AllocationRequest(f"sue-{number}", "sue", gpu(1), duration=2400) for number in range(2)]
-
-    assert not setting.partition.allocate_all(gang)
-    assert setting.model.accounts() == ()
-    assert setting.partition.allocate_all(gang[:1])
-    assert [one.owner for one in setting.model.accounts()] == ["sue"]

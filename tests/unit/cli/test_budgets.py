@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 
 from support.server_fixtures import running, served
@@ -82,28 +81,6 @@ def test_a_server(tmp_path: Path) -> None:
         assert "sue" in budgets(f"localhost:{port}")
 
 
-def test_a_store_without_budgets(tmp_path: Path) -> None:
-    """A store without budgets has no accounts."""
-    with open_partition(tmp_path / "j"):
-        assert json.loads(budgets(str(tmp_path / "j"), "--json")) == {"accounts": []}
-
-
-def test_wrong_usage() -> None:
-    """A source that does not exist is wrong usage."""
-    result = CliRunner().invoke(ugm, ["budgets", "nothing"])
-    assert (result.exit_code, "neither a store" in result.output) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("resource", "amount", "text"), [("vcore", -1800 * 1000, "-0.5"), ("gpu", 36 * 10**8, "1,000,000.0")]
-)
-def test_hours(resource: str, amount: int, text: str) -> None:
-    """Amounts are hours with one decimal."""
-    from ugm.cli.budgets import _hours  # noqa: PLC0415 - the only test of it
-
-    assert _hours(resource, amount) == text
-
-
 def test_explain_with_a_duration(tmp_path: Path) -> None:
     """An explanation for a promised duration is that of the budgets."""
     path = tmp_path / "config.yaml"
@@ -117,14 +94,3 @@ def test_explain_with_a_duration(tmp_path: Path) -> None:
         (3, True),
         (0, False),
     ]
-
-
-def test_a_narrow_terminal(tmp_path: Path) -> None:
-    """All columns are printed, also if they do not fit."""
-    path = tmp_path / "j"
-    spending(path).close()
-    output = CliRunner(env={"COLUMNS": "80"}).invoke(ugm, ["budgets", str(path)], catch_exceptions=False).stdout
-
-    assert output.split()[:4] == ["budget", "owner", "resource", "share"]
-    assert "each" in output
-    assert "sue" in output

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import errno
-import gzip
 import json
-import os
 import re
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 
-from ugm import InvariantError, Partition, cli
+from ugm import cli
 from ugm.cli import commands
-from ugm.cli import simulate as simulation
 
 #: User 1 may run one job at a time.
 CONFIG = """\
@@ -70,24 +64,6 @@ def test_simulate() -> None:
 
 
 @pytest.mark.usefixtures("files")
-@pytest.mark.parametrize("terminal", [False, True])
-def test_simulate_a_pipe(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001 (parametrised)
-    """A workload may come through a pipe, of which nobody knows the length or the place."""
-    monkeypatch.setattr(simulation, "_STRIDE", 1)
-    monkeypatch.setattr(simulation, "Console", lambda *, stderr=False: Console(stderr=stderr, force_terminal=terminal))
-    reading, writing = os.pipe()
-    os.write(writing, gzip.compress(WORKLOAD.encode()))
-    os.close(writing)
-
-    result = run("simulate", f"/dev/fd/{reading}", "--config", "limits.yaml")
-
-    os.close(reading)
-    assert result.exit_code == 0, result.exception
-    assert "2 submitted: 2 started, 0 rejected, 0 still waiting" in result.stdout
-    assert ("2 jobs submitted" in result.stderr) is terminal
-
-
-@pytest.mark.usefixtures("files")
 def test_simulate_with_reservations() -> None:
     """Each order is replayed without and with reservations, which are compared with the first replay."""
     options = ("--cluster", "vcore=1,memory=1Ti", "--reserve", "--html", "page.html")
@@ -132,22 +108,6 @@ def test_simulate_orders() -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_simulate_the_standard_input() -> None:
-    """The log may be the standard input, unless the configuration is."""
-    arguments = ["simulate", "-", "--config", "limits.yaml", "--json"]
-    found = CliRunner().invoke(commands.ugm, arguments, input=WORKLOAD)
-    packed = CliRunner().invoke(commands.ugm, arguments, input=gzip.compress(WORKLOAD.encode()))
-
-    assert (
-        json.loads(found.stdout)["jobs"]
-        == json.loads(packed.stdout)["jobs"]
-        == json.loads(simulate("--json").stdout)["jobs"]
-    )
-    assert run("simulate", "-", "--config", "-").exit_code == 2
-    assert CliRunner().invoke(commands.ugm, [*arguments, "--order", "fair", "--order", "fifo"]).exit_code == 2
-
-
-@pytest.mark.usefixtures("files")
 def test_simulate_json() -> None:
     """As JSON there are the figures of the report, the names of the files, and the time it took."""
     figures = json.loads(simulate("--json").stdout)
@@ -175,51 +135,6 @@ def test_mapping_options() -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_group_limits_option() -> None:
-    """Users with a limit of their own can be exempt from those of groups."""
-    Path("limits.yaml").write_text(
-        CONFIG.replace("maxapplications: 1", "maxapplications: 2")
-        + "      - limit: group\n        groups: [group2]\n        maxapplications: 1\n"
-    )
-
-    delayed = [
-        json.loads(simulate("--group-limits", which, "--json").stdout)["waiting"]["delayed"]
-        for which in ("always", "unless-user-limited")
-    ]
-
-    assert delayed == [1, 0]
-
-
-@pytest.mark.usefixtures("files")
-def test_default_queue_option() -> None:
-    """Jobs without a known queue level are in the queue that an option names."""
-    Path("jobs.swf").write_text(WORKLOAD.replace("-1 3 -1 -1", "-1 -1 -1 -1"))
-    Path("limits.yaml").write_text(
-        "partitions: [{name: default, queues: [{name: other, limits: "
-        "[{limit: one, users: [user1], maxapplications: 1}]}]}]"
-    )
-
-    (limit,) = json.loads(simulate("--default-queue", "other", "--json").stdout)["limits"]
-
-    assert (limit["queue_path"], limit["delayed_jobs"]) == ("root.other", 1)
-
-
-@pytest.mark.usefixtures("files")
-def test_no_default_queue() -> None:
-    """Without a default queue, jobs without a known queue level ask for none, and placement rules decide."""
-    Path("jobs.swf").write_text(WORKLOAD.replace("-1 3 -1 -1", "-1 -1 -1 -1"))
-    Path("limits.yaml").write_text(
-        CONFIG.replace("{name: provided, create: true}", "{name: provided}, {name: user}").replace(
-            "{name: other}", "{name: user1, maxapplications: 1}"
-        )
-    )
-
-    limits = json.loads(simulate("--default-queue", "", "--json").stdout)["limits"]
-
-    assert {(limit["kind"], limit["queue_path"]) for limit in limits} == {("user", "root"), ("queue", "root.user1")}
-
-
-@pytest.mark.usefixtures("files")
 def test_cluster_option() -> None:
     """The size of the cluster can be given, each resource by name, in the quantities of a configuration."""
     Path("limits.yaml").write_text(CONFIG.replace("maxapplications: 1", "maxapplications: 9"))
@@ -228,17 +143,6 @@ def test_cluster_option() -> None:
 
     limits = {limit["resource"]: (limit["limit"], limit["delayed_jobs"]) for limit in figures["limits"]}
     assert limits == {None: (9, 0), "vcore": (1500, 1), "memory": (3 * 2**30, 0)}
-
-
-@pytest.mark.usefixtures("files")
-def test_partition_option() -> None:
-    """Of several partitions one is chosen by name; a wrong name is wrong usage."""
-    Path("limits.yaml").write_text(CONFIG + CONFIG.replace("partitions:\n", "").replace("default", "free", 1))
-
-    assert simulate("--partition", "free").exit_code == 0
-    wrong = simulate("--partition", "none")
-    assert wrong.exit_code == 2
-    assert "partition 'none': no such partition (defined: 'default', 'free')" in wrong.stderr
 
 
 @pytest.mark.usefixtures("files")
@@ -282,50 +186,6 @@ def test_bad_workload() -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_bad_configuration() -> None:
-    """A configuration with problems is not replayed; all of them are told, with exit status 1."""
-    Path("limits.yaml").write_text(CONFIG.replace("maxapplications: 1", "maxapplications: one\n        users: [a]"))
-
-    result = simulate()
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert [line for line in result.stderr.splitlines() if line.startswith("limits.yaml:")] == problem_lines(
-        result.stderr
-    )
-    assert len(problem_lines(result.stderr)) == 2
-
-
-@pytest.mark.usefixtures("files")
-def test_findings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the self-check finds something, the report says so and the exit status is 1."""
-
-    def damaged(_partition: Partition) -> None:
-        raise InvariantError(("user 'user1' in root: 3 counted, 2 found",))
-
-    monkeypatch.setattr(Partition, "verify", damaged)
-
-    result = simulate()
-
-    assert result.exit_code == 1
-    assert "user 'user1' in root: 3 counted, 2 found" in result.stdout
-
-
-@pytest.mark.usefixtures("files")
-def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal the standard error shows how far the replay is, and the report stays on the standard output."""
-    monkeypatch.setattr(simulation, "_STRIDE", 1)
-    monkeypatch.setattr(
-        simulation, "Console", lambda *, stderr=False: Console(stderr=stderr, force_terminal=True, width=100)
-    )
-
-    result = simulate()
-
-    assert "replaying" in result.stderr
-    assert "2 jobs submitted, 0 waiting" in result.stderr
-    assert "replaying" not in result.stdout
-
-
-@pytest.mark.usefixtures("files")
 def test_validate() -> None:
     """Configurations without problems print nothing but a count on the standard error."""
     result = run("validate", "limits.yaml")
@@ -351,19 +211,6 @@ def test_validate_prints_all_problems() -> None:
     assert len(lines) > 2
     assert all(re.fullmatch(r"bad\.yaml:\d+:\d+: partitions\[0\]\S*: .+ \[[a-z-]+\]", line) for line in lines[:-1])
     assert re.fullmatch(r"absent\.yaml: .+ \[[a-z-]+\]", lines[-1])
-
-
-@pytest.mark.usefixtures("files")
-def test_validate_prints_one_line_each() -> None:
-    """What is not printable in a file or in its name is shown escaped."""
-    Path("a\nb.yaml").write_text(r'{"\e[31mfoo\nbar:1:1: fake": 1, partitions: [{queues: []}]}')
-
-    result = run("validate", "a\nb.yaml")
-
-    assert result.stderr == "1 problem in 1 file\n"
-    assert result.stdout.startswith(r"a\nb.yaml:1:2: \x1b[31mfoo\nbar:1:1: fake: unknown field ")
-    assert all(line.isprintable() for line in result.stdout.split("\n"))
-    assert len(problem_lines(result.stdout)) == 1
 
 
 @pytest.mark.usefixtures("files")
@@ -417,23 +264,6 @@ def test_without_the_extra(missing: str, monkeypatch: pytest.MonkeyPatch, capsys
     package = missing.partition(".")[0]
     assert caught.value.code == 2
     assert capsys.readouterr().err == f"ugm: the command needs {package}: install the extra 'cli'\n"
-
-
-@pytest.mark.parametrize(("error", "status"), [(OSError(errno.ENOSPC, "full"), 2), (OSError(errno.EPERM, "no"), None)])
-def test_output_that_cannot_be_written(
-    error: OSError, status: int | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An error of the output is one line; any other error of the system is a defect."""
-
-    def fail(**_options: str) -> NoReturn:
-        raise error
-
-    monkeypatch.setattr("ugm.cli.commands.ugm", fail)
-    with pytest.raises(SystemExit if status else OSError) as caught:
-        cli.main()
-
-    assert getattr(caught.value, "code", None) == status
-    assert capsys.readouterr().err == ("ugm: the output cannot be written: full\n" if status else "")
 
 
 @pytest.mark.parametrize("command", list(commands.ugm.commands))

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from ugm import parse_config
@@ -44,29 +41,3 @@ def test_export_as_json(tmp_path: Path) -> None:
             "message": "user '8-x' is left out: Apache YuniKorn does not accept the name",
         }
     ]
-
-
-def test_export_of_a_bad_file(tmp_path: Path) -> None:
-    """A file with problems is not exported."""
-    file = tmp_path / "queues.yaml"
-    file.write_text(TEXT.replace("any", "yunikorn"))
-    result = CliRunner().invoke(ugm, ["export", str(file)])
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "limit-user-name-invalid" in result.stderr
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
-@pytest.mark.parametrize("arguments", [["export", "FILE"], ["validate", "FILE"], ["diff", "FILE", "OTHER"], ["--help"]])
-def test_a_full_disk(tmp_path: Path, arguments: list[str]) -> None:
-    """If the standard output cannot be written, every command prints one line and exits with status 2."""
-    files = {"FILE": tmp_path / "queues.yaml", "OTHER": tmp_path / "other.yaml"}
-    for file, limit in zip(files.values(), (2, 3), strict=True):
-        file.write_text(TEXT.replace("any", "yunikorn" if "validate" in arguments else "any").replace("2", str(limit)))
-    command = [sys.executable, "-c", "from ugm.cli import main; main()", *(str(files.get(a, a)) for a in arguments)]
-    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
-        found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603 - our own program
-
-    assert found.returncode == 2
-    assert found.stderr.splitlines()[-1] == "ugm: the output cannot be written: No space left on device"
-    assert "Traceback" not in found.stderr

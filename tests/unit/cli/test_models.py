@@ -37,13 +37,6 @@ def test_explain() -> None:
     assert "'none'" in unknown["text"]
 
 
-def test_misused_tags() -> None:
-    """A tag needs a name and a value, and a new application."""
-    assert "expected NAME=VALUE" in run("explain", MODELS, "--user", "ana", "--tag", "team").stderr
-    misused = run("explain", "http://localhost:1", "--application", "app", "--tag", "team=a")
-    assert "--tag requires --user" in misused.stderr
-
-
 def test_diff(tmp_path: Path) -> None:
     """Differences include those of groups in included files."""
     for name in ("models.yaml", "model-teams.yaml", "model-departments.json"):

@@ -76,17 +76,6 @@ def test_the_same_quantities_everywhere() -> None:
         assert "duplicate resource 'vcore'" in double.stderr
 
 
-def test_explain_with_a_cluster() -> None:
-    """The size of the cluster limits a request, if it is given."""
-    arguments = ("explain", "-", "--user", "ana", "--queue", "root.a", "--usage", "memory=4,vcore=2.5")
-    free = CliRunner().invoke(ugm, arguments, input=CONFIG)
-    limited = CliRunner().invoke(ugm, [*arguments, "--cluster", "vcore=2,memory=1Ki"], input=CONFIG)
-    of_server = CliRunner().invoke(ugm, ["explain", "localhost:1", "--user", "ana", "--cluster", "vcore=1"])
-
-    assert (free.exit_code, limited.exit_code, of_server.exit_code) == (0, 3, 2)
-    assert "root" in limited.stdout
-
-
 def json_outputs(tmp_path: Path) -> Iterator[tuple[str, Any]]:
     """Yield the output of all commands that end by themselves, as JSON."""
     store, config = tmp_path / "quota.db", tmp_path / "queues.yaml"

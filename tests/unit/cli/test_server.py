@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -11,22 +10,16 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
 
-from support.server_fixtures import CONFIG, DECIDE_SECRET, SECRET, YAML, busy, running, served
+from support.server_fixtures import CONFIG, DECIDE_SECRET, SECRET, busy, running, served
 from ugm import Resource
-from ugm.cli import commands, serve
+from ugm.cli import commands
 from ugm.cli.client import server_url
-from ugm.service import Service
 
 SERVER = "import sys; from ugm.cli import main; main()"
 
@@ -73,15 +66,6 @@ def test_explain_an_application(url: str) -> None:
     assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["queue root.a", "allowed"])
 
 
-def test_explain_preemption(url: str) -> None:
-    """With an option, the allocations are listed that could be preempted."""
-    result = run("explain", url, "--application", "app", "--usage", "memory=3", "--preempt", "--priority", "2")
-
-    assert result.exit_code == 3
-    assert "denied by a limit that preemption cannot relieve" in result.stdout
-    assert run("explain", url, "--user", "sue", "--preempt").exit_code == 2
-
-
 def test_explain_as_json(url: str) -> None:
     """As JSON it is what the server says."""
     result = run("explain", url, "--application", "app", "--usage", "memory=3", "--json")
@@ -96,36 +80,6 @@ def test_explain_a_configuration(file: Path) -> None:
 
     assert result.exit_code == 3
     assert "never more than 10 allowed (limit for '*')" in result.stdout
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--usage", "memory=3,vcore=1.25"],
-        ["--usage", "memory=3", "--usage", "vcore=1250m"],
-        ["--usage", " memory = 3 , vcore = 1.250 "],
-    ],
-)
-def test_usage_is_read_like_the_cluster(options: list[str], file: Path) -> None:
-    """Several amounts may be given in one option or in several, and cores as decimal numbers."""
-    printed = json.loads(run("explain", str(file), "--user", "sue", "--queue", "root.new", *options, "--json").stdout)
-    same = json.loads(run("explain", str(file), "--user", "sue", "--queue", "root.new", *TOGETHER, "--json").stdout)
-
-    assert printed == same
-
-
-TOGETHER = ["--usage", "memory=3,vcore=1250m"]
-
-
-def test_explain_at_a_host_and_port(url: str) -> None:
-    """An address needs no scheme."""
-    address = url.removeprefix("http://")
-    result = run("explain", address, "--application", "app", "--usage", "memory=2")
-
-    assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["queue root.a", "allowed"])
-    assert run("explain", "127.0.0.1:1", "--user", "a").stderr.startswith(
-        "no response from http://127.0.0.1:1/api/v1: "
-    )
 
 
 @pytest.mark.parametrize(
@@ -144,33 +98,6 @@ def test_explain_at_a_host_and_port(url: str) -> None:
 def test_addresses(text: str, url: str | None) -> None:
     """A host with a port is an address, any other text is a file."""
     assert server_url(text) == url
-
-
-def test_file_with_the_name_of_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that exists is a file."""
-    (tmp_path / "localhost:8080").write_text(CONFIG)
-    monkeypatch.chdir(tmp_path)
-
-    assert server_url("localhost:8080") is None
-    assert run("explain", "localhost:8080", "--user", "sue", "--queue", "root.a").exit_code == 0
-
-
-def test_explain_standard_input() -> None:
-    """A configuration may come from the standard input."""
-    arguments = ["explain", "-", "--user", "sue", "--queue", "root.a", "--usage", "memory=11"]
-    result = CliRunner(env={"COLUMNS": "100"}).invoke(commands.ugm, arguments, input=CONFIG)
-
-    assert result.exit_code == 3
-    assert "never more than 10 allowed" in result.stdout
-
-
-def test_explain_with_the_quota_of_a_namespace(url: str) -> None:
-    """The quota of a namespace counts for a queue that placement would create."""
-    arguments = ["explain", url, "--user", "new", "--queue", "root.new", "--usage", "memory=3"]
-
-    assert run(*arguments, "--quota", "memory=3").exit_code == 0
-    assert run(*arguments, "--quota", "memory=2").exit_code == 3
-    assert "--quota requires --user" in run("explain", url, "--application", "app", "--quota", "memory=2").stderr
 
 
 @pytest.mark.parametrize(
@@ -198,13 +125,6 @@ def test_explain_misused(arguments: list[str], status: int, text: str, url: str,
     assert result.stdout == ""
 
 
-VIOLATION = {
-    "violations": [
-        {"kind": "user", "name": "sue", "queue_path": "root", "resource": None, "limit": 3, "used": 3, "requested": 1}
-    ]
-}
-
-
 def test_serve(file: Path) -> None:
     """The server prints its address, serves metrics and a page, and ends on a signal."""
     arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", "--json", "--metrics"]
@@ -218,83 +138,6 @@ def test_serve(file: Path) -> None:
 
     assert answers == [200, 200, 200]
     assert (printed["writable"], printed["config"]) == (False, str(file))
-
-
-@pytest.mark.ci
-def test_serve_writes_the_audit_log(file: Path, tmp_path: Path) -> None:
-    """A change and a wrong token are written to standard error; a name of the server can be allowed."""
-    token = tmp_path / "token"
-    token.write_text(SECRET)
-    options = ["--port", "0", "--json", "--writable", "--token-file", str(token), "--host-name", "quota.example.org"]
-    arguments = [sys.executable, "-c", SERVER, "serve", str(file), *options]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(arguments, **pipes, text=True, env=environment) as process:  # type: ignore[call-overload]  # noqa: S603 - our own program
-        url = json.loads(process.stdout.readline())["url"] + "/api/v1/config"
-        for key in (SECRET, "x"):
-            headers = {**YAML, "Authorization": f"Bearer {key}", "Host": "quota.example.org"}
-            request = urllib.request.Request(url, CONFIG.encode(), headers, method="PUT")  # noqa: S310 - our own server
-            with suppress(urllib.error.HTTPError):
-                urllib.request.urlopen(request).close()  # noqa: S310 - as above
-        process.send_signal(signal.SIGTERM)
-        lines = [json.loads(line) for line in process.communicate(timeout=60)[1].splitlines()]
-
-    assert [(line["role"], line["outcome"]) for line in lines] == [("operator", "ok"), ("anonymous", "token-wrong")]
-
-
-def replace(file: Path, text: str) -> None:
-    """Put another text in the place of a file, so that nobody ever reads half of it."""
-    new = file.with_suffix(".new")
-    new.write_text(text)
-    new.replace(file)
-
-
-@pytest.mark.ci
-def test_serve_reports_reloads(file: Path) -> None:
-    """The standard error says once how each reload of a watched file ended, and the audit log who caused it."""
-    arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", "--watch", "0.02"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(  # noqa: S603 - our own program
-        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        replace(file, "partitions: [")
-        refused = [process.stderr.readline() for _ in range(3)]
-        replace(file, CONFIG)
-        accepted = [process.stderr.readline() for _ in range(2)]
-        process.send_signal(signal.SIGTERM)
-        rest = process.communicate(timeout=60)[1]
-
-    assert refused[0].endswith(f" WARNING {file} was not reloaded, the old configuration stays in force:\n")
-    assert refused[1].endswith("[yaml-syntax]\n")
-    assert accepted[0].endswith(f" INFO {file} was reloaded and is in force\n")
-    audit = [json.loads(lines[-1]) for lines in (refused, accepted)]
-    assert [(line["role"], line["outcome"]) for line in audit] == [("watch", "config-invalid"), ("watch", "ok")]
-    assert rest == ""
-
-
-@pytest.mark.ci
-def test_serve_reloads_a_file_of_several_partitions(file: Path, tmp_path: Path) -> None:
-    """A service of one of the partitions of a file reloads the file, and ignores the others."""
-    several = CONFIG + "\n- {name: other, queues: [{name: a}]}\n"
-    file.write_text(several)
-    service = ["--listen", f"unix:{tmp_path}/socket", "--partition", "default"]
-    arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", "--watch", "0.02", *service]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(  # noqa: S603 - our own program
-        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        replace(file, several + "\n")
-        line = next(line for line in process.stderr if " INFO ugm" not in line and str(file) in line)
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
-
-    assert line.endswith(f" INFO {file} was reloaded and is in force\n")
 
 
 @pytest.mark.parametrize(
@@ -371,60 +214,3 @@ def test_serve_stops_its_service(file: Path, tmp_path: Path) -> None:
     after = {path.name for path in tmp_path.iterdir()}
     assert status == 0
     assert {"socket", "j-wal"} <= before - after
-
-
-def test_serve_without_its_service(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server whose service has ended by itself ends, too, so that a service manager can restart it."""
-
-    async def fail(service: Service, _stopping: asyncio.Event) -> None:
-        service._note_ready()
-        await asyncio.sleep(0.1)
-        raise ValueError("broken")
-
-    monkeypatch.setattr(Service, "_serve", fail)
-    result = run("serve", str(file), "--port", "0", "--listen", f"unix:{tmp_path / 's'}", "--partition", "default")
-
-    assert result.stdout.startswith("serving at http://127.0.0.1:")
-    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
-        1,
-        "ugm: the service has ended: ValueError('broken')",
-    )
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize(("module", "extra"), [("starlette", "server"), ("prometheus_client", "metrics")])
-def test_serve_without_the_extra(module: str, extra: str, file: Path) -> None:
-    """What is missing is named, with the extra that installs it."""
-    program = f"import sys; sys.modules[{module!r}] = None; " + SERVER
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    arguments = [sys.executable, "-c", program, "serve", str(file), "--port", "0", "--metrics"]
-    done = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False)  # noqa: S603 - our own program
-
-    assert done.returncode == 2
-    assert done.stderr == f"ugm: serving needs {module}: install the extra '{extra}'\n"
-
-
-def test_another_missing_module_is_no_missing_extra() -> None:
-    """What no extra installs is an ordinary error."""
-    with pytest.raises(ModuleNotFoundError), serve.extras_required():
-        raise ModuleNotFoundError(name="other")
-
-
-@pytest.mark.parametrize(
-    ("status", "text"),
-    [
-        (200, "is not JSON"),
-        (418, "the server refused the request with status 418"),
-    ],
-)
-def test_a_server_that_is_another(status: int, text: str) -> None:
-    """What answers in words that nobody expects is no server of these."""
-
-    async def other(_request: Request) -> PlainTextResponse:
-        return PlainTextResponse("hello", status)
-
-    with running(Starlette(routes=[Route("/{path:path}", other)])) as port:
-        result = run("budgets", f"http://127.0.0.1:{port}")
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert text in result.stderr

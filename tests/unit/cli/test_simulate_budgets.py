@@ -55,14 +55,6 @@ def test_terminal() -> None:
     assert "root budget monthly 2.0 vcore h 1 100% 1h 59m user2" in lines
 
 
-def test_narrow_terminal() -> None:
-    """A narrow terminal wraps the columns, and leaves none out."""
-    text = simulate(columns=80).stdout
-
-    [first, *_] = [line.split() for line in text.splitlines() if line.startswith("monthly")]
-    assert first[:2] == ["monthly", "group2"]
-
-
 def test_json() -> None:
     """Amounts and seconds are exact."""
     report = json.loads(simulate("--json").stdout)
@@ -71,20 +63,3 @@ def test_json() -> None:
     assert (first["ran_out"], first["settled"], first["end"], first["denied_jobs"]) == (10, 5_400_000, 7200, 1)
     assert (second["ran_out"], second["settled"], second["end"]) == (None, 5_400_000, None)
     assert [(one["second"], one["threshold"], one["rising"]) for one in report["crossings"]][:1] == [(0, 50, True)]
-
-
-def test_html() -> None:
-    """The page has a table of budgets and one of thresholds."""
-    assert simulate("--html", "report.html").exit_code == 0
-    page = Path("report.html").read_text()
-
-    assert "Table: Budgets, those that ran out first" in page
-    assert "Table: Thresholds crossed" in page
-    assert "2005-11-30 22:00" in page
-
-
-def test_without_a_start_time() -> None:
-    """Times are those since the start of the log."""
-    Path("jobs.swf").write_text(WORKLOAD.partition("\n")[2])
-
-    assert "day 0, 00:00" in simulate().stdout

@@ -38,12 +38,3 @@ def test_entries_that_exempt_a_name(root: str, mid: str, leaf: str) -> None:
     names = ("a", "memory")
     assert after is not None
     assert [after.get(name) for name in names] == [(before or Resource()).get(name) for name in names]
-
-
-def test_entries_without_an_effect() -> None:
-    """An entry without a maximum is left out if no wildcard and no other group has a limit."""
-    pending = "{users: [ana, '*'], groups: [dev], ugm: {maxpending: 1}}"
-    exported = export_config(parse_config(tree(pending, pending, "{users: [ana], maxresources: {a: 9}}")))
-
-    assert [one.message for one in exported.left_out] == ["the limits on pending work are left out"] * 2
-    assert "ugm" not in dump_config(exported.config)

@@ -45,21 +45,6 @@ def test_names_of_identity_providers_are_enforced() -> None:
         assert [violation.limit_name for violation in denied.violations] == [name]
 
 
-def test_names_are_strict_without_the_switch() -> None:
-    """Without the setting, and with its default, the names of the peer alone are accepted."""
-    for setting in ("", "ugm: {names: yunikorn}\n  ", "ugm: {}\n  ", "ugm:\n  "):
-        codes = [line.split()[1] for line in problems_of(configuration().replace("ugm: {names: any}\n  ", setting))]
-
-        assert codes == ["limit-user-name-invalid"] * 10 + ["limit-group-name-invalid"] * 4
-
-
-def test_the_switch_is_of_one_partition() -> None:
-    """The setting of one partition allows nothing in another."""
-    other = "- {name: other, queues: [], limits: [{users: [8-x], maxapplications: 1}]}\n"
-
-    assert [line.split()[1] for line in problems_of(configuration() + other)] == ["limit-user-name-invalid"]
-
-
 @pytest.mark.parametrize(
     ("settings_text", "problem"),
     [
@@ -105,17 +90,6 @@ def test_length_of_names(length: int, count: int, setting: str) -> None:
     assert [len(problems_of(each)) if count else bool(parse_config(each)) for each in texts] == [1] * 6
 
 
-def test_filters_may_name_others() -> None:
-    """A single name in a filter may be any, with the setting; a pattern stays a pattern."""
-    rule = "placementrules: [{name: provided, filter: {users: [Jane Doe], groups: [8-gpus]}}]"
-    text = "partitions: [{ugm: {names: any}, queues: [{name: a}], RULE}]".replace("RULE", rule)
-    partition = Partition(parse_config(text).partition())
-
-    assert partition.submit("app-1", UserGroup("Jane Doe"), "root.a")
-    assert not partition.submit("app-2", UserGroup("Jane Doe2"), "root.a")
-    assert len(problems_of(text.replace("any", "yunikorn"))) == 2
-
-
 # Exports
 
 
@@ -136,17 +110,6 @@ def test_export() -> None:
     assert [(limit.users, limit.groups) for limit in limits] == [(("ana@x.org",), ()), ((), ("dev",))]
     assert parse_config(dump_config(exported.config)) == exported.config
     assert "ugm" not in dump_config(exported.config)
-
-
-def test_export_of_filters() -> None:
-    """A single name that the peer does not accept in a filter becomes a pattern that matches it alone."""
-    rule = "placementrules: [{name: user, filter: {users: [Jane.Doe x], groups: ['9', '8']}}]"
-    text = "partitions: [{ugm: {names: any}, queues: [], RULE}]".replace("RULE", rule)
-    exported = export_config(parse_config(text))
-
-    assert exported.left_out == ()
-    assert exported.config.partition().placement_rules[0].filter.users == (r"^Jane\.Doe x$",)
-    assert exported.config.partition().placement_rules[0].filter.groups == ("9", "8")
 
 
 _names = st.text("aZ9-|/ .ü$", min_size=1, max_size=5).filter(lambda name: name == name.strip())

@@ -286,14 +286,6 @@ def test_violations(text: str, expected: list[str]) -> None:
     assert [f"{path.rpartition('.')[2]} {place.split()[1]}".strip() for place, path in found] == expected
 
 
-@pytest.mark.parametrize("text", ["", "# nothing", "partitions:", "partitions: []"])
-def test_documents_without_partitions(text: str) -> None:
-    """A document without partitions is more likely the wrong file than the wish to remove all limits."""
-    (problem,) = problems_of(text)
-
-    assert problem.endswith(" partitions-missing\npartitions\nthere is no partition (required: at least one)")
-
-
 @pytest.mark.parametrize(
     "queue",
     [
@@ -352,23 +344,3 @@ def test_placement_rules_that_can_be_obeyed(rule: str) -> None:
     parse_config(
         f"partitions: [{{queues: [{{name: leaf}}, {{name: Top, queues: [{{name: low}}]}}], placementrules: [{rule}]}}]"
     )
-
-
-def test_the_nearest_limit_that_sets_an_amount_applies() -> None:
-    """Of several entries above, the nearest that sets a resource hides those beyond it."""
-    text = """
-partitions:
-- queues:
-  - name: a
-    limits: [{users: [ana, ben, eve], maxresources: {vcore: 1, memory: 1}}]
-    queues:
-    - name: b
-      limits: [{users: [ana], maxresources: {vcore: 1}}, {users: [ben], maxresources: {memory: 1}}]
-      queues: [{name: c, limits: [{users: [ana, ben, eve, joe], maxresources: {vcore: 1, memory: 2}}]}]
-"""
-
-    assert [problem.splitlines()[2] for problem in problems_of(text)] == [
-        "user 'ana' may use memory 2 here, but only 1 in root.a (limits[0])",
-        "user 'ben' may use memory 2 here, but only 1 in root.a.b (limits[1])",
-        "user 'eve' may use memory 2 here, but only 1 in root.a (limits[0])",
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 
 import pytest
@@ -12,10 +11,8 @@ from ugm.config import (
     Extensions,
     LimitConfig,
     NodeSortPolicy,
-    PartitionConfig,
     QueueConfig,
     QueueResources,
-    SchedulerConfig,
     parse_config,
 )
 from ugm.errors import RequestError
@@ -52,40 +49,12 @@ def test_limit_fields() -> None:
     )
 
 
-def test_partition_limits_are_the_roots() -> None:
-    """Limits of the partition become those of the root queue, inserted or not."""
-    limit = LimitConfig(users=("ana",), max_applications=2)
-    inserted = PartitionConfig(queues=(QueueConfig(name="a"),), limits=(limit,))
-    given = PartitionConfig(queues=(QueueConfig(name="root", max_applications=5),), limits=(limit,))
-
-    assert inserted.root.limits == (limit,)
-    assert given.root == QueueConfig(name="root", max_applications=5, limits=(limit,))
-
-
 def test_default_partition() -> None:
     """Without a name the partition called default is meant if there are several."""
     config = parse_config("partitions: [{name: gpu, queues: []}, {queues: []}]")
 
     assert config.partition().name == "default"
     assert config.partition("GPU").name == "gpu"
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (SchedulerConfig(), "partition 'default': no such partition (defined: none)"),
-        (
-            SchedulerConfig(partitions=(PartitionConfig(name="a"), PartitionConfig(name="b"))),
-            "partition 'default': no such partition (defined: 'a', 'b')",
-        ),
-    ],
-)
-def test_missing_partition(config: SchedulerConfig, message: str) -> None:
-    """A partition that is not there is asked for by mistake."""
-    with pytest.raises(RequestError) as caught:
-        config.partition()
-
-    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
@@ -122,17 +91,3 @@ def test_values_check_their_fields(kind: Callable[..., object], fields: dict[str
         kind(**fields)
 
     assert message in str(caught.value)
-
-
-def test_values_are_normalised() -> None:
-    """Names are kept in lower case, and sequences as tuples."""
-    config = PartitionConfig(name="", queues=[QueueConfig("Prod")])  # type: ignore[arg-type]  # what the test is about
-
-    assert (config.name, config.queues) == ("default", (QueueConfig("prod"),))
-
-
-def test_values_survive_pickling() -> None:
-    """A configuration can be sent to another process."""
-    config = parse_config(EVERYTHING)
-
-    assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301 (what was just written)

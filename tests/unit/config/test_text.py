@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.config_cases import EVERYTHING, problems_of
-from ugm._documents.builder import MAX_CONSEQUENCES, MAX_PROBLEMS
+from ugm._documents.builder import MAX_PROBLEMS
 from ugm._documents.loader import MAX_BYTES
 from ugm.config import (
     dump_config,
@@ -53,61 +53,6 @@ def test_too_many_problems(text: str) -> None:
     assert [problem for problem in problems if "too-many-problems" in problem] == problems[-1:]
     assert problems[-1].endswith(" too-many-problems\n\ntoo many problems; the rest of the text was not checked")
     assert problems[-1].split()[0] == problems[-2].split()[0]
-
-
-def test_consequences_are_bounded() -> None:
-    """What only follows from a problem is not looked for without end either."""
-    names = ", ".join(f"u{number}" for number in range(MAX_CONSEQUENCES + 1))
-    text = (
-        "partitions: [{queues: [{name: p, limits: [{users: ['*'], maxresources: {a: 1}}], queues: [{name: q, "
-        "limits: 5, queues: [{name: r, limits: [{users: [%s], maxresources: {a: 2}}]}]}]}]}]"
-    )
-
-    codes = [problem.split()[1] for problem in problems_of(text % names)]
-
-    assert codes == ["wrong-type", "too-many-problems"]
-
-
-def test_long_names_are_cut() -> None:
-    """A sentence shows the beginning of each queue name and resource name only."""
-    queue, resource = "q" * 1000, "r" * 256
-    amounts = f"{{max: {{? {resource} : 2}}, guaranteed: {{? {resource} : 3}}}}"
-
-    problems = problems_of(f"partitions: [{{queues: [{{name: {queue}, resources: {amounts}}}]}}]")
-
-    assert len(problems) == 2
-    assert all(len(line) < 400 for problem in problems for line in problem.splitlines())
-
-
-def test_one_problem_is_one_line() -> None:
-    """What is not printable is shown escaped, so that nothing in a text can feign a problem or colour a terminal."""
-    with pytest.raises(ConfigError) as caught:
-        parse_config('{"\\e[31mfoo\\nbar:1:1: fake\\u202E\\u200b": 1, partitions: [{queues: []}]}', file="a\nb")
-
-    assert str(caught.value).startswith(r"a\nb:1:2: \x1b[31mfoo\nbar:1:1: fake\u202e\u200b: unknown field ")
-    assert all(line.isprintable() for line in str(caught.value).split("\n"))
-    assert len(str(caught.value).split("\n")) == 3
-
-
-def test_load_config(tmp_path: Path) -> None:
-    """A file says what its text says, with or without a byte order mark, by a path or by its name."""
-    file = tmp_path / "queues.yaml"
-    file.write_text(SMALL, encoding="utf-8-sig")
-
-    assert load_config(file) == load_config(str(file)) == parse_config(SMALL)
-
-
-def test_problems_name_the_file(tmp_path: Path) -> None:
-    """The problems of a file carry its name."""
-    file = tmp_path / "queues.yaml"
-    file.write_text("partitions: 5", encoding="utf-8")
-
-    with pytest.raises(ConfigError) as caught:
-        load_config(file)
-
-    assert str(caught.value) == (
-        f"{file}:1:13: partitions: expected a list, found '5' [wrong-type]\n    partitions: 5\n                ^"
-    )
 
 
 @pytest.mark.parametrize(

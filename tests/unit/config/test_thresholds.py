@@ -8,7 +8,7 @@ import pytest
 
 from ugm import ConfigError, parse_config
 from ugm._json_values import JsonObject
-from ugm.config import PartitionConfig, ThresholdConfig, dump_config, export_config
+from ugm.config import PartitionConfig, ThresholdConfig, dump_config
 from ugm.configuration.fields import from_data, to_data
 from ugm.partition import changes
 
@@ -60,11 +60,3 @@ def test_changes() -> None:
     assert str(changes(first, second)) == ("~ settings 'thresholds': shares [80] -> [80, 95]; hysteresis none -> 2")
     assert str(changes(second, without)) == "- settings 'thresholds': shares [80, 95]; hysteresis 2"
     assert not changes(first, first)
-
-
-def test_export() -> None:
-    """Apache YuniKorn has no thresholds, so the export leaves them out and says so."""
-    exported = export_config(parse_config(config("{shares: [80]}")))
-
-    assert exported.config.partition().ugm.thresholds == ThresholdConfig()
-    assert [str(one) for one in exported.left_out] == ["partitions[0].ugm.thresholds: the thresholds are left out"]

@@ -53,21 +53,6 @@ def test_words_for_true(word: str) -> None:
     assert config.partition().root.queues[0].declared_parent is True
 
 
-@pytest.mark.parametrize("word", ["no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE", "n", "N"])
-def test_words_for_false(word: str) -> None:
-    """Where a boolean is expected, the words of YAML 1.1 are taken."""
-    config = parse_config(f"partitions: [{{queues: [], preemption: {{enabled: {word}}}}}]")
-
-    assert config.partition().preemption.enabled is False
-
-
-def test_largest_count() -> None:
-    """A count may be as large as a signed 64-bit integer, with any number of zeros before it."""
-    text = "partitions: [{queues: [{name: root, maxapplications: 0009223372036854775807}]}]"
-
-    assert parse_config(text).partition().root.max_applications == 2**63 - 1
-
-
 def test_fields_with_nothing_behind_them() -> None:
     """A field that stands there with nothing behind it is as good as absent."""
     text = """

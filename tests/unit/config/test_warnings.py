@@ -37,14 +37,6 @@ def test_known_names(name: str, meant: str) -> None:
     assert suggestions(name) == {name: meant}
 
 
-@pytest.mark.parametrize(
-    "name", ["vcore", "memory", "pods", "gpu", "nvidia.com/gpu", "hugepages-2Mi", "licence", "disk"]
-)
-def test_other_names(name: str) -> None:
-    """Known names, and names that resemble none, are right."""
-    assert suggestions(name) == {}
-
-
 def test_names_of_a_cluster() -> None:
     """Names that are known to be right are never reported, and others are compared with them."""
     assert suggestions("cpu", "mem", known=("cpu", "mem")) == {}
@@ -72,15 +64,6 @@ partitions:
         (7, 50, "partitions[0].nodesortpolicy.resourceweights.licences"),
     ]
     assert review.config == parse_config(text)
-
-
-def test_names_that_differ_on_purpose() -> None:
-    """Numbers and last letters tell names apart, and so do short names."""
-    names = ("disk-1", "disk-2", "licence-a", "licence-b", "tpu", "gpu", "fpga-10", "fpga-11")
-    text = f"partitions: [{{queues: [{{name: a, resources: {{max: {{{', '.join(f'{name}: 1' for name in names)}}}}}}}"
-    more = ", {name: b, resources: {max: {disk-1: 1, licence-a: 1, gpu: 1, fpga-10: 1}}}]}]"
-
-    assert review_config(text + more).warnings == ()
 
 
 def test_unknown_sort_properties() -> None:

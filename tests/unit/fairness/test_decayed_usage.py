@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from time import process_time
 from typing import Any, TypeAlias
 
 import pytest
@@ -68,36 +67,6 @@ def test_time_that_goes_back(usage: Anything) -> None:
     assert usage.value("ana", 101) > 0
 
 
-@pytest.mark.parametrize("usage", [halves(), ContinuousUsage(half_life=10)])
-def test_unknown_runs_and_owners(usage: Anything) -> None:
-    """An unknown run is ignored, and an unknown owner has used nothing."""
-    usage.stop("x", 0)
-    usage.resize("x", {"vcore": 1}, 0)
-
-    assert (usage.owners, usage.value("ana", 5), dict(usage.at(5))) == ((), 0, {})
-
-
-@pytest.mark.parametrize("make", [halves, lambda: ContinuousUsage(half_life=10)])
-def test_recorded_runs(make: Anything) -> None:
-    """A run that is recorded when it has ended counts as if it had been started and stopped in time."""
-    live, recorded = make(), make()
-    live.start("a", "ana", {"vcore": 2}, 3)
-    live.stop("a", 17)
-    recorded.start("b", "ben", {"vcore": 1}, 20)
-    recorded.record("ana", {"vcore": 2}, 3, 17)
-
-    assert abs(live.value("ana", 25) - recorded.value("ana", 25)) < Fraction(1, 10**40)
-
-
-def test_resize_in_the_middle_of_a_bin() -> None:
-    """Each second counts with the amount of that second."""
-    usage = halves()
-    usage.start("a", "ana", {"vcore": 1}, 0)
-    usage.resize("a", {"vcore": 3}, 15)
-
-    assert list(usage.bins("ana", 22)) == [6, 5 + 15, 10, 0]
-
-
 def test_history_counts_once() -> None:
     """Old bins are not added to the current one: flux-accounting has 4334 at the end of its period."""
     usage = halves(bin=604800)
@@ -107,25 +76,6 @@ def test_history_counts_once() -> None:
 
     assert before == 16956 + Fraction(128, 2) + Fraction(64, 4) + Fraction(64, 8)
     assert after == Fraction(16956, 2) + Fraction(128, 4) + Fraction(64, 8)
-
-
-def test_no_timer_changes_the_value() -> None:
-    """The value does not depend on when it was read before: in Slurm it depends on the interval of a timer."""
-    read, unread = ContinuousUsage(half_life=100), ContinuousUsage(half_life=100)
-    for usage in (read, unread):
-        usage.start("a", "ana", {"vcore": 7}, 0)
-    for at in range(0, 1000, 7):
-        read.value("ana", at)
-
-    assert read.value("ana", 1000) == unread.value("ana", 1000)
-
-
-def test_small_increments_are_kept() -> None:
-    """A small cost is not rounded to nothing, as it once was in Kueue."""
-    usage = halves(weights={"vcore": Fraction(1, 10**6)})
-    usage.start("a", "ana", {"vcore": 1}, 0)
-
-    assert usage.value("ana", 1) == Fraction(1, 10**6)
 
 
 def test_usage_falls_to_zero() -> None:
@@ -151,37 +101,6 @@ def test_memory_is_bounded() -> None:
     assert list(usage.bins("ana", 10**12 + 5)) == [0, 10, 10, 10]
 
 
-def test_resize_of_an_unknown_run() -> None:
-    """It is ignored, with its time."""
-    usage = ContinuousUsage(half_life=60)
-    usage.add("ana", 100, 0)
-    usage.resize("unknown", {"vcore": 1}, 600)
-    assert usage.value("ana", 0) == 100
-
-
-@pytest.mark.parametrize(
-    ("decay", "bins"), [(1, 10_000), (0, 10_000), (Fraction(1, 2), 2_000), (Fraction(99, 100), 666)]
-)
-def test_many_bins(decay: int | Fraction, bins: int) -> None:
-    """With the largest number of bins, each bin has the factor of its age."""
-    usage = halves(decay=decay, bins=bins)
-    usage.add("ana", 7, 0)
-
-    assert [usage.value("ana", 10 * age) for age in (0, 3, bins - 1)] == [7 * decay**age for age in (0, 3, bins - 1)]
-
-
-def test_long_runs_replace_all_bins() -> None:
-    """A change looks at the old bins once, however many new bins it fills."""
-    usage = halves(bin=1, decay=1, bins=10_000)
-    usage.start("a", "ana", {"vcore": 1}, 0)
-    before = process_time()
-    for at in (10_000, 20_000, 30_000):
-        usage.resize("a", {"vcore": 1}, at)
-
-    assert usage.value("ana", 30_000) == 10_000 - 1
-    assert process_time() - before < 1
-
-
 @pytest.mark.parametrize("amount", range(1, 30))
 def test_an_undone_change_leaves_no_trace_after_a_restart(amount: int) -> None:
     """The state of before a change is saved with the usage, because the change may be undone in the same second."""
@@ -197,13 +116,3 @@ def test_an_undone_change_leaves_no_trace_after_a_restart(amount: int) -> None:
 
     assert loaded.save() == usage.save() == [["ana", 1000, amount, "0"]]
     assert loaded.at(5000) == usage.at(5000)
-
-
-def test_usage_that_was_saved_without_an_undoable_change() -> None:
-    """A value alone is the form of most owners."""
-    usage = ContinuousUsage(half_life=61)
-
-    usage.load([["ana", 1000, 5, "12.5"]], 1000)
-
-    assert usage.value("ana", 1000) == Fraction(25, 2)
-    assert usage.value("ana", 1061) == Fraction(25, 4)

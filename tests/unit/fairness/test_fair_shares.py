@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from support.interruption_points import Interruption, points_in
-from ugm import AllocationRequest, Claim, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
 from ugm.fairness import BinnedUsage, FairShares, ShareTree
-from ugm.fairness.model import explain_shares
 from ugm.partition import AbstractPartition
-from ugm.store import StoredPartition, open_partition
+from ugm.store import open_partition
 
 CORE: Final = Resource(vcore=1000)
 BINS: Final = "bin: 100, bins: 4, decay: 1/2, weights: {vcore: 1/1000}"
@@ -114,17 +111,6 @@ def test_users_that_are_not_listed() -> None:
     assert Scene(Partition, f"{accounts}, {BINS}").wait("new", "ana") == ["ana", "new"]
 
 
-def test_only_weighted_resources_count() -> None:
-    """A resource without a weight does not count, and without weights only cores do."""
-    for weights, expected in (("", 10), (", weights: {gpu: 2}", 6)):
-        shares = f"users: {{ana: 1}}, bin: 100, bins: 1{weights}"
-        scene = Scene(Partition, shares)
-        scene.partition.submit("a", UserGroup("ana"), "root.prod")
-        scene.partition.allocate("a.0", "a", Resource(vcore=10, gpu=3, memory=99))
-        scene.now = 1
-        assert usage(scene.partition) == {"ana": expected}
-
-
 def test_usage_survives_a_restart(tmp_path: Path) -> None:
     """A partition that is opened again has the usage of its store and of what runs."""
     path = str(tmp_path / "j")
@@ -166,64 +152,6 @@ def moved(make: Callable[..., Any], shares: str = ACCOUNTS) -> Scene:
     return scene
 
 
-def test_denied_gang_moves_nobody(tmp_path: Path) -> None:
-    """A gang that is denied halfway leaves all users in their accounts, and ranks nobody."""
-    path = str(tmp_path / "j")
-    scene = moved(lambda shares, clock: open_partition(path, shares, clock=clock))
-    scene.partition.configure(limited(ACCOUNTS))
-    before = places(scene.partition)
-    gang = [AllocationRequest("g", "lab", CORE), AllocationRequest("h", "ben", Resource(vcore=5000))]
-    assert not scene.partition.allocate_all(gang)
-    assert places(scene.partition) == before == {"lab/sue": "0", "ops/ann": "30"}
-    scene.partition.close()
-    with open_partition(path, clock=lambda: scene.now) as opened:
-        assert places(opened) == before
-        assert opened.allocate_all([AllocationRequest("g", "lab", CORE)])
-        assert places(opened) == {"lab/sue": "0", "lab/ann": "30"}
-
-
-def limited(shares: str) -> PartitionConfig:
-    """Return the same configuration as `config` with a limit for ``ben``."""
-    queue = "{name: prod, properties: {application.sort.policy: share}}"
-    limits = "limits: [{users: [ben], maxresources: {vcore: 1}}]"
-    return parse_config(f"partitions: [{{{limits}, queues: [{queue}], ugm: {{fairshare: {{{shares}}}}}}}]").partition()
-
-
-class FailingRefund:
-    """A quota model whose refunds fail, if they have to, after those of the shares."""
-
-    fails = False
-
-    def check(self, claim: Claim) -> tuple[()]:  # noqa: ARG002 - nothing is limited
-        """Limit nothing."""
-        return ()
-
-    def charge(self, claim: Claim) -> None:
-        """Accept every claim."""
-
-    def refund(self, claim: Claim) -> None:  # noqa: ARG002 - as above
-        """Fail, or accept the refund."""
-        if self.fails:
-            raise ValueError("it cannot be refunded")
-
-    def reset(self) -> None:
-        """Count nothing, as before."""
-
-
-def test_failed_release_moves_nobody() -> None:
-    """A release that fails is undone, which is no new use; a resized allocation stays in its account, too."""
-    model = FailingRefund()
-    scene = moved(lambda shares, clock: Partition(shares, models=[model], clock=clock))
-    model.fails = True
-    with pytest.raises(ValueError, match="cannot be refunded"):
-        scene.partition.release("lab")
-    model.fails = False
-    assert set(places(scene.partition)) == {"lab/sue", "ops/ann"}
-    assert scene.partition.resize("lab", Resource(vcore=2000))
-    assert set(places(scene.partition)) == {"lab/sue", "ops/ann"}
-    scene.partition.verify()
-
-
 def test_plan_moves_nobody() -> None:
     """A plan lets allocations leave and come back, which is no new use."""
     groups = "{name: a, min: {vcore: 1}, max: {vcore: 8}}, {name: b, min: {vcore: 1}, max: {vcore: 8}}"
@@ -236,48 +164,6 @@ def test_plan_moves_nobody() -> None:
     plan = scene.partition.plan_reclaim("other", CORE)
     assert plan.victims
     assert set(places(scene.partition)) == {"lab/sue", "ops/ann"}
-
-
-@pytest.mark.parametrize("gang", [[CORE], [CORE, Resource(vcore=5000)]])
-def test_interrupted_charge(gang: list[Resource]) -> None:
-    """Wherever a charge or its undoing is interrupted, the accounts are those before or after the operation."""
-    scene = moved(Partition)
-    requests = [AllocationRequest(str(number), ("lab", "ben")[number], usage) for number, usage in enumerate(gang)]
-
-    @contextmanager
-    def prepared() -> Iterator[Callable[[], object]]:
-        nonlocal scene
-        scene = moved(Partition)
-        scene.partition.configure(limited(ACCOUNTS))
-        yield lambda: scene.partition.allocate_all(requests)
-
-    points = [point for point in points_in(prepared) if "fairness" in point.code.co_filename][::7]
-    for point in points:
-        with prepared() as call:
-            interruption = Interruption(point)
-            interruption.run(call)
-        assert interruption.has_raised
-        is_held = scene.partition.allocation("0") is not None
-        assert places(scene.partition) == {"lab/sue": "0", f"{'lab' if is_held else 'ops'}/ann": "30"}
-        scene.partition.verify()
-    assert len(points) > 30
-
-
-def test_account_of_a_user_whose_applications_have_ended(tmp_path: Path) -> None:
-    """It stays the same after a restart."""
-    path = str(tmp_path / "j")
-    scene = moved(lambda shares, clock: open_partition(path, shares, clock=clock))
-    for name in ("lab", "ops"):
-        scene.partition.release(name)
-        scene.partition.remove(name)
-    scene.now += 5
-    before = places(scene.partition)
-    assert before == {"lab/sue": "0", "ops/ann": "30"}
-    for _ in range(3):
-        scene.partition.close()
-        scene.partition = open_partition(path, clock=lambda: scene.now)
-        assert places(scene.partition) == before
-    scene.partition.close()
 
 
 def test_added_and_changed_shares_after_a_restart(tmp_path: Path) -> None:
@@ -353,60 +239,3 @@ def test_misuse() -> None:
         FairShares(ShareTree({}, {}), measure, default_shares=-1)
     with pytest.raises(RequestError):
         FairShares(ShareTree({}, {}), measure).explain("a", "b")
-
-
-def test_names_that_are_paths() -> None:
-    """A user whose name is that of an account is below it, and one with a slash in its name is not ranked."""
-    shares = FairShares(ShareTree({"a": 1}, {}), BinnedUsage(bin=1, decay=1, bins=1), default_shares=1)
-    rank = shares.rank([UserGroup("a"), UserGroup("b/c")])
-
-    assert rank.order == (("a/a",),)
-    assert rank.describe("b/c") == rank.describe_user("b/c") == "no place"
-
-
-def test_user_with_the_path_of_another_one() -> None:
-    """A user whose name is the path of a listed user has no place, and uses nothing of its shares."""
-    scene = Scene(Partition, f"accounts: {{lab: 1, ops: 1}}, users: {{lab/sue: 1, ops/ben: 1}}, {BINS}")
-    scene.run("ben", 1)
-    scene.run("lab/sue", 90)
-    assert usage(scene.partition) == {"ben": 1, "sue": 0}
-    assert scene.wait("lab/sue", "ben", "sue") == ["sue", "ben", "lab/sue"]
-    assert scene.partition.order()[1].explain().endswith("place 2 of 2 against no place")
-
-
-def test_long_usage_as_plain_data() -> None:
-    """Usage with hundreds of digits, which has exponents as plain data, can still be explained."""
-    scene = Scene(Partition, 'users: {ana: 1, ben: 1}, bin: 10, bins: 1000, decay: "0.9"')
-    scene.run("ana", 10)
-    scene.now += 8900
-    scene.run("ben", 1)
-    [report] = scene.partition.model_reports()
-    assert any("e+" in one["usage"] for one in report.state["users"])
-    explanation = explain_shares(report.definition, report.state, "ana", "ben")
-    assert str(explanation).startswith("ana comes before ben")
-
-
-@pytest.mark.parametrize("operation", ["resize", "renew"])
-def test_a_changed_allocation_after_a_restart(tmp_path: Path, operation: str) -> None:
-    """An allocation that is resized or renewed leaves its user where it is, also while shares repeat the past."""
-    found = []
-
-    def opened(partition_config: PartitionConfig | None) -> StoredPartition:
-        tree = ShareTree({"ops": 2, "lab": 3}, {})
-        model = FairShares(tree, BinnedUsage(bin=100, decay=0, bins=4, weights={"vcore": 1}), default_shares=1)
-        return open_partition(tmp_path / "j", partition_config, models=[model], clock=lambda: 0)
-
-    partition = opened(parse_config("partitions: [{queues: [{name: prod}]}]").partition())
-    for application, group, name in (("one", "ops", "x"), ("two", "lab", "y")):
-        partition.submit(application, UserGroup("sue", (group,)), "root.prod")
-        partition.allocate(name, application, CORE)
-    if operation == "resize":
-        partition.resize("x", CORE + CORE)
-    else:
-        partition.renew("x", 500)
-    for _ in range(2):
-        found.append([*places(partition)])
-        partition.close()
-        partition = opened(None)
-    partition.close()
-    assert found == [["lab/sue"], ["lab/sue"]]

@@ -17,7 +17,7 @@ from dask_gateway_server import models  # type: ignore[import-not-found, import-
 from dask_gateway_server.backends import base, db_base  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from traitlets.config import Config  # type: ignore[import-not-found, unused-ignore]
 
-from ugm import Partition, RequestError, Resource, parse_config
+from ugm import Partition, RequestError, parse_config
 from ugm.integrations.dask_gateway import limited
 from ugm.integrations.sources import PartitionSource
 from ugm.partition import AbstractPartition
@@ -308,64 +308,6 @@ def test_a_denied_cluster(world: World, folder: Path) -> None:
     run(work)
 
 
-def test_a_budget_is_used_up_and_renewed(world: World, folder: Path) -> None:
-    """A used budget denies clusters and lets workers wait. Both start after its renewal, and nothing was stopped."""
-    now = [1_795_392_000]  # a Monday
-    partition = Partition(PARTITION, clock=lambda: now[0])
-
-    async def work() -> None:
-        async with gateway(world, source_of(partition), folder) as backend:
-            await ready(backend)
-            name = await started(backend, EVE, 1)
-            await backend.until(lambda: world.workers, "the worker runs")
-            now[0] += 3600
-            with pytest.raises(base.PublicException, match=r"core hours.*when the budget is renewed"):
-                await backend.start_cluster(EVE, {})
-            world.wishes[name] = 2
-            await backend.until(lambda: len(waiting(backend, name)) == 1, "a worker waits")
-            now[0] += 7 * 86400 - 3600
-            await backend.until(lambda: len(world.workers) == 2, "the worker starts")
-            assert await backend.start_cluster(EVE, {})
-
-    run(work)
-
-
-def test_fifty_clusters_at_once(world: World, folder: Path) -> None:
-    """Fifty users who start clusters at once get together what the queue allows."""
-    users = [models.User(f"user{number}") for number in range(50)]
-
-    async def work() -> None:
-        with open_partition(folder / "ledger", PARTITION) as partition:
-            async with gateway(world, source_of(partition), folder) as backend:
-                await ready(backend)
-                done = await asyncio.gather(
-                    *(backend.start_cluster(user, {}) for user in users), return_exceptions=True
-                )
-                denied = [one for one in done if isinstance(one, base.PublicException)]
-                assert len(denied) == 42
-                await backend.until(lambda: len(world.wishes) == 8, "the clusters run")
-                check_agreement(partition, world)
-
-    run(work)
-
-
-def test_misuse_is_an_error(world: World, folder: Path) -> None:
-    """A usage that is none is an error of the operator, and no denial; the cluster does not start."""
-
-    def wrong(_: object) -> Any:  # noqa: ANN401 - the test
-        return "1 core"
-
-    async def work() -> None:
-        async with gateway(world, source_of(Partition(PARTITION)), folder, scheduler=wrong) as backend:
-            await ready(backend)
-            with pytest.raises(RequestError):
-                await backend.start_cluster(ANA, {})
-            await backend.beat()
-
-    run(work)
-    assert not world.wishes
-
-
 # Workers
 
 
@@ -404,173 +346,6 @@ def test_a_release_wakes(world: World, folder: Path) -> None:
             await backend.until(lambda: len(world.workers) == 5 and waiting(backend, ben), "a worker waits")
             await backend.stop_cluster(ana)
             await backend.until(lambda: len(world.workers_of(ben)) == 4, "the workers start")
-
-    run(work)
-
-
-@pytest.mark.parametrize("wish", [0, 2, 4])
-def test_a_lower_wish(world: World, folder: Path, wish: int) -> None:
-    """A cluster that lowers its wish, repeats it and raises it again has never more workers that wait than one."""
-    partition = Partition(PARTITION)
-
-    async def work() -> None:
-        async with gateway(world, source_of(partition), folder) as backend:
-            await ready(backend)
-            name = await started(backend, ANA, 9)
-            for number in (9, wish, wish, 9, wish):
-                world.wishes[name] = number
-                fit = min(4, number)
-                await backend.until(lambda fit=fit: len(world.workers_of(name)) == fit, "the workers that fit")
-                expected = int(number > 4)
-                await backend.until(
-                    lambda expected=expected: len(waiting(backend, name)) == expected, "as many wait as there should"
-                )
-            await backend.stop_cluster(name)
-            await backend.until(lambda: not world.wishes, "the cluster ends")
-            await backend.until(lambda: not partition.applications(), "the ledger is empty")
-
-    run(work)
-
-
-def test_a_worker_whose_wish_ends_while_it_is_granted(world: World, folder: Path) -> None:
-    """A worker that is withdrawn while the partition answers does not start, and its grant ends."""
-    partition = Partition(PARTITION)
-    answer, asked, is_slow = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def slow() -> AbstractPartition:
-        if is_slow.is_set():
-            asked.set()
-            await answer.wait()
-        return partition
-
-    async def work() -> None:
-        async with gateway(world, slow, folder) as backend:
-            await ready(backend)
-            name = await started(backend, ANA, 1)
-            is_slow.set()
-            await backend.beat()
-            await asked.wait()
-            world.wishes[name] = 0
-            await backend.beat()
-            answer.set()
-            await backend.until(lambda: not waiting(backend, name), "the worker ends")
-            assert not world.workers
-            await backend.until(lambda: held(partition) == {"ana": 1}, "its grant ends")
-
-    run(work)
-
-
-def test_a_worker_that_waited_has_the_whole_time_to_start(world: World, folder: Path) -> None:
-    """The time-out of a start is counted from the grant."""
-    partition = Partition(PARTITION)
-
-    async def work() -> None:
-        async with gateway(world, source_of(partition), folder) as backend:
-            await ready(backend)
-            first, second = await started(backend, ANA, 3), await started(backend, ANA, 1)
-            await backend.until(lambda: len(waiting(backend, second)) == 1, "a worker waits")
-            waiting(backend, second)[0].start_time -= 10**7
-            world.wishes[first] = 0
-            await backend.until(lambda: world.workers_of(second), "the worker starts")
-            await backend._check_timeouts()
-            await backend.until(lambda: not waiting(backend, second), "it is recorded")
-            assert [one.target for one in backend.db.get_cluster(second).workers.values()] == [
-                db_base.JobStatus.RUNNING
-            ]
-
-    run(work)
-
-
-def test_workers_that_fail_to_start(world: World, folder: Path) -> None:
-    """Failed starts count as without quotas: the cluster fails at the limit, and nothing stays in the ledger."""
-    partition = Partition(PARTITION)
-
-    async def work() -> None:
-        async with gateway(world, source_of(partition), folder) as backend:
-            await ready(backend)
-            world.failing = 3
-            name = await started(backend, ANA, 1)
-            await backend.until(lambda: backend.db.get_cluster(name).status == db_base.JobStatus.FAILED, "it fails")
-            await backend.until(lambda: not partition.applications(), "the ledger is empty")
-
-    run(work)
-
-
-def test_other_usages(world: World, folder: Path) -> None:
-    """An operator may count other resources than cores and memory."""
-    partition = Partition(PARTITION)
-
-    async def work() -> None:
-        usages = {
-            "scheduler": lambda _: Resource(vcore=100),
-            "worker": lambda config: Resource(vcore=config.worker_cores),
-        }
-        async with gateway(world, source_of(partition), folder, **usages, host="gw") as backend:
-            await ready(backend)
-            name = await started(backend, ANA, 1)
-            await backend.until(lambda: world.workers, "the worker starts")
-            application = partition.application(f"gw/{name}")
-            assert application is not None
-            assert application.usage == Resource(vcore=101)
-
-    run(work)
-
-
-@pytest.mark.parametrize("is_lost", [False, True])
-def test_a_usage_that_is_unknown(world: World, folder: Path, *, is_lost: bool) -> None:
-    """Clusters of an older configuration, for which the usage fails, keep their size, or get the default one."""
-    partition = Partition(PARTITION)
-
-    def half(_: object) -> Resource:
-        return Resource(vcore=500)
-
-    def new(config: Any) -> Resource:  # noqa: ANN401 - no types
-        return Resource(gpu=config.worker_gpus)
-
-    async def first() -> None:
-        async with gateway(world, source_of(partition), folder, worker=half) as backend:
-            await ready(backend)
-            await started(backend, ANA, 2)
-            await backend.until(lambda: len(world.workers) == 2, "the workers run")
-
-    async def second() -> None:
-        async with gateway(world, source_of(other), folder, worker=new) as backend:
-            await ready(backend)
-
-    run(first)
-    other = Partition(PARTITION) if is_lost else partition
-    run(second)
-    assert other.applications()[0].usage["vcore"] == (3000 if is_lost else 2000)
-    assert len(other.allocations()) == 3
-
-
-def test_a_cluster_that_is_stopped_while_it_is_granted(world: World, folder: Path) -> None:
-    """A cluster that its user stops before the partition has answered leaves no grant."""
-    partition = Partition(PARTITION)
-    answer, asked, is_slow = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def slow() -> AbstractPartition:
-        if is_slow.is_set():
-            is_slow.clear()
-            asked.set()
-            await answer.wait()
-        return partition
-
-    async def work() -> None:
-        async with gateway(world, slow, folder) as backend:
-            await ready(backend)
-            is_slow.set()
-            start = asyncio.create_task(backend.start_cluster(ANA, {}))
-            await asked.wait()
-            (name,) = backend.db.name_to_cluster
-            await backend.stop_cluster(name)
-            cluster = backend.db.get_cluster(name)
-            await backend.until(lambda: cluster.status == db_base.JobStatus.STOPPED, "the cluster is stopped")
-            answer.set()
-            assert await start == name
-            assert not partition.applications()
-            await asyncio.sleep(0.1)
-            assert not world.wishes
 
     run(work)
 
@@ -656,35 +431,6 @@ def test_an_outage(world: World, folder: Path) -> None:
     run(work)
 
 
-def test_a_lost_ledger(world: World, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A new ledger adopts what runs, with the groups, and the limits hold from then on."""
-
-    async def first() -> None:
-        async with gateway(world, source_of(Partition(PARTITION)), folder) as backend:
-            await ready(backend)
-            ana, ben = await started(backend, ANA, 3), await started(backend, BEN, 4)
-            await backend.until(lambda: len(world.workers) == 5, "the workers run")
-            nameless = backend.db.get_cluster(ben)
-            config = {name: value for name, value in nameless.config.items() if name != "ugm_groups"}
-            backend.db.update_cluster(nameless, config=config)
-            world.wishes[ana] = 4
-
-    partition = Partition(PARTITION)
-
-    async def second() -> None:
-        async with gateway(world, source_of(partition), folder) as backend:
-            await ready(backend)
-            await backend.until(lambda: len(world.workers) == 6, "the queue is full, and the group is not")
-            check_agreement(partition, world)
-            groups = {one.user.name: one.user.groups for one in partition.applications()}
-            assert groups == {"ana": ("lab",), "ben": ()}
-
-    run(first)
-    run(second)
-    ben = next(name for name, user in world.owners.items() if user == "ben")
-    assert f"adopted without groups: dask-gateway/{ben}" in caplog.text
-
-
 #: Every second step of the scenario. The order of the steps differs between runs, because the gateway has many tasks.
 STEPS: Final = range(0, 120, 2)
 
@@ -748,15 +494,3 @@ def test_backends_without_a_database() -> None:
 
     with pytest.raises(RequestError, match="admission webhook"):
         limited(KubeBackend, source_of(Partition(PARTITION)))
-
-
-def test_backends_that_start_clusters_themselves() -> None:
-    """An own start would be skipped, so it has to be written on top."""
-
-    class Own(Simulated):
-        async def start_cluster(self, _user: object, _options: object) -> str:
-            return ""
-
-    with pytest.raises(RequestError, match="derive the class"):
-        limited(Own, source_of(Partition(PARTITION)))
-    assert issubclass(limited(Simulated, source_of(Partition(PARTITION))), Simulated)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import pickle
-import socket
-import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
@@ -88,15 +84,6 @@ def test_grants_and_denials(partition: AbstractPartition, grants: BlockingGrants
     assert [one.allocation_id for one in partition.allocations()] == ["host/a"]
 
 
-def test_no_queue(grants: BlockingGrants) -> None:
-    """Nothing helps if no queue accepts the work."""
-    with pytest.raises(GrantDeniedError, match="No queue accepts") as caught:
-        grants.grant("a", ANA, "root.missing", [("a", gpus(1))])
-    assert caught.value.remedy is Remedy.NOTHING
-    error = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own data
-    assert (error.text, error.remedy) == (caught.value.text, Remedy.NOTHING)
-
-
 def test_extensions(partition: AbstractPartition, grants: BlockingGrants) -> None:
     """Further allocations are granted together, and each can be released."""
     grants.grant("a", ANA, "root.hub", [("a", Resource())])
@@ -111,13 +98,6 @@ def test_extensions(partition: AbstractPartition, grants: BlockingGrants) -> Non
     assert not partition.applications()
 
 
-def test_extension_of_unknown_work(grants: BlockingGrants) -> None:
-    """Work that the ledger has lost gets nothing until the next comparison."""
-    with pytest.raises(GrantDeniedError) as caught:
-        grants.extend("a", [("a.1", gpus(1))])
-    assert caught.value.remedy is Remedy.SERVICE
-
-
 def test_nothing_is_granted_before_the_first_comparison(partition: AbstractPartition) -> None:
     """A new object denies until it knows what runs."""
     grants = BlockingGrants(partition, "host")
@@ -126,14 +106,6 @@ def test_nothing_is_granted_before_the_first_comparison(partition: AbstractParti
     assert (grants.is_ready, caught.value.remedy) == (False, Remedy.SERVICE)
     grants.reconcile(nothing)
     grants.grant("a", ANA, "root.hub", [("a", gpus(1))])
-
-
-def test_misuse(grants: BlockingGrants) -> None:
-    """Invalid arguments are errors, and no denials."""
-    grants.grant("a", ANA, "root.hub", [("a", gpus(1))])
-    for application, amount in (("a", 2), ("", -1)):
-        with pytest.raises(RequestError):
-            grants.grant(application, ANA, "root.hub", [("a", gpus(amount))])
 
 
 # Comparison
@@ -151,27 +123,6 @@ def test_work_is_adopted_and_ended(partition: AbstractPartition, grants: Blockin
     assert partition.application_ids() == ("host/runs", "host/starts", "other/x")
     assert not grants.reconcile(work_of("runs", starting=("starts",), user=UserGroup("cid")))
     partition.verify()
-
-
-def test_work_without_a_queue_is_adopted(partition: AbstractPartition, grants: BlockingGrants) -> None:
-    """Work that no placement rule accepts any more runs nevertheless, so it is counted in a queue of the host."""
-    grants.reconcile(work_of("runs"))
-    found = partition.application("host/runs")
-    assert found is not None
-    assert found.queue_path == "root.host"
-
-
-def test_work_of_the_ledger_keeps_its_queue(grants: BlockingGrants) -> None:
-    """The host needs to know neither the queue nor the groups of work that is in the ledger."""
-    grants.grant("a", ANA, "root.hub", [("a", gpus(1))])
-    held: list[Mapping[str, OwnedAllocation]] = []
-
-    def listed(ledger: Mapping[str, OwnedAllocation]) -> Work:
-        held.append(ledger)
-        return work_of("a", user=UserGroup("ana"))(ledger)
-
-    assert not grants.reconcile(listed)
-    assert [(name, one.queue_path, one.user) for name, one in held[0].items()] == [("a", "root.hub", "ana")]
 
 
 def test_work_that_starts_while_it_is_listed(partition: AbstractPartition, grants: BlockingGrants) -> None:
@@ -326,13 +277,6 @@ async def _async(awaitable: Awaitable[Any]) -> Any:  # noqa: ANN401 - any result
     return await awaitable
 
 
-def test_a_blocking_partition_is_needed() -> None:
-    """The operations for threads refuse a partition for asyncio."""
-    wrong: Any = Outage(Partition(PARTITION))
-    with pytest.raises((RequestError, TypeError, AttributeError)):
-        BlockingGrants(wrong, "host").reconcile(nothing)
-
-
 # Sources
 
 
@@ -349,28 +293,3 @@ def test_arguments_of_sources(tmp_path: Path) -> None:
     ):
         with pytest.raises(RequestError):
             quota_source(config, **options)
-
-
-def test_a_page(tmp_path: Path) -> None:
-    """A host without a service can show the page of its partition."""
-    (tmp_path / "quota.yaml").write_text(CONFIG)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    asyncio.run(_async(quota_source(tmp_path / "quota.yaml", page=port)()))
-    address = f"http://127.0.0.1:{port}/api/v1/partition/default"
-    with urllib.request.urlopen(address, timeout=30) as answer:
-        assert json.load(answer)["name"] == "default"
-
-
-def test_a_store_survives(tmp_path: Path) -> None:
-    """Grants are in the store when it is opened again."""
-
-    async def work(name: str) -> tuple[str, ...]:
-        async with _sources("store", tmp_path) as source:
-            grants = Grants(source, "host")
-            await grants.reconcile(work_of("a") if name == "b" else nothing)
-            await grants.grant(name, ANA, "root.hub", [(name, gpus(1))])
-            return await grants.run(lambda partition: partition.application_ids())
-
-    assert asyncio.run(work("a")) == ("host/a",)
-    assert asyncio.run(work("b")) == ("host/a", "host/b")

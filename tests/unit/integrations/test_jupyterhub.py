@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from ugm import Partition, RequestError, Resource, UserGroup, parse_config
+from ugm import Partition, RequestError, Resource, parse_config
 from ugm.integrations import Grants
 from ugm.integrations.jupyterhub import ServerLimits, limit_servers, server_usage
 
@@ -182,18 +182,6 @@ def test_ids_are_unambiguous(partition: Partition) -> None:
     assert len(partition.application_ids()) == len(servers)
 
 
-def test_an_id_of_long_names_cannot_be_chosen(partition: Partition) -> None:
-    """A user cannot take the id of another user's server by the choice of names."""
-    limits = ready(partition)
-    long = Spawner("s", User("a" * 250), "http")
-    [item] = run(limits.list_work([long.user], {})).running
-    user, _, server = item.application_id.rpartition("/")
-    imitation = Spawner(server, User(user.rstrip("/")), "http")
-    [other] = run(limits.list_work([imitation.user], {})).running
-
-    assert item.application_id != other.application_id
-
-
 # Denials
 
 
@@ -225,81 +213,12 @@ def test_an_unavailable_quota_denies_with_a_status_below_500() -> None:
     run(limits.end(Spawner()))
 
 
-def test_errors_in_functions_of_the_operator_deny(partition: Partition, caplog: pytest.LogCaptureFixture) -> None:
-    """A user who sends strange options is denied and does not make the hub stop; the log has the error."""
-
-    def usage(spawner: Any) -> Resource:  # noqa: ANN401 - the attributes of the test
-        return Resource(servers=1, gpu=int(spawner.user_options["gpu"]))
-
-    limits = ready(partition, usage=usage)
-    assert denial(limits.grant(Spawner(user_options={"gpu": "many"}))).status_code == 409
-    assert "invalid literal" in caplog.text
-
-
 class KubeSpawner(Spawner):
     """A server whose profile is applied late."""
 
     async def load_user_options(self) -> None:
         """Apply the profile that the user has chosen."""
         self.mem_limit = {"small": 2**20, "large": 2**30}[self.user_options["profile"]]
-
-
-def test_profiles_are_applied_before_the_usage_is_read(partition: Partition) -> None:
-    """Also for servers that are found after a restart; one whose profile is gone counts without it."""
-    limits, user = ready(partition), User()
-    run(limits.grant(KubeSpawner("a", user, user_options={"profile": "large"})))
-    KubeSpawner("b", user, "http", user_options={"profile": "small"})
-    KubeSpawner("c", user, "http", user_options={"profile": "gone"})
-    run(limits.grants.reconcile(lambda held: limits.list_work([user], held)))
-    assert {one.allocation_id: one.usage.get("memory") for one in partition.allocations()} == {
-        "hub/ana/b": 2**20,
-        "hub/ana/c": None,
-    }
-    assert denial(limits.grant(KubeSpawner("d", User(), user_options={"profile": "gone"}))).status_code == 409
-
-
-def test_the_usage_may_be_a_coroutine_function(partition: Partition) -> None:
-    """For example to read it from another system."""
-
-    async def usage(_: object) -> Resource:
-        await asyncio.sleep(0)
-        return Resource(servers=1, gpu=2)
-
-    run(ready(partition, usage=usage).grant(Spawner()))
-    assert [one.usage["gpu"] for one in partition.allocations()] == [2]
-
-
-def test_messages_of_functions_of_the_operator_pass(partition: Partition) -> None:
-    """A function may deny a server with a text of its own."""
-
-    def usage(_: object) -> Resource:
-        raise SpawnException("choose an image", reason="image", status_code=400)
-
-    assert denial(ready(partition, usage=usage).grant(Spawner())).message == "choose an image"
-
-
-def test_an_invalid_user_is_denied(partition: Partition) -> None:
-    """A name that stands for all users in limits belongs to no user."""
-    limits, server = ready(partition), Spawner("", User("*"), "http")
-    assert denial(limits.grant(server)).status_code == 409
-    assert run(limits.list_work([server.user], {})).running == []
-
-
-def test_a_server_that_was_not_ended_is_replaced(partition: Partition) -> None:
-    """The ledger may still have a server whose end was not recorded. It does not run when the hub starts it again."""
-    limits = ready(partition)
-    run(limits.grant(Spawner(mem_limit=2**30)))
-    run(limits.grant(Spawner(mem_limit=2**31)))
-
-    assert [one.usage["memory"] for one in partition.allocations()] == [2**31]
-
-
-def test_groups_without_a_valid_name_do_not_count(partition: Partition) -> None:
-    """Groups come from the hub, in any order; a configuration cannot name some of them."""
-    run(ready(partition).grant(Spawner("", User("ana", ("zoo", "x" * 300, "*", "lab")))))
-
-    [application] = partition.applications()
-    assert application.user == UserGroup("ana", ("lab", "zoo"))
 
 
 def test_durations_are_promised(partition: Partition) -> None:
@@ -339,24 +258,6 @@ def test_hooks_of_the_operator_run(c: Settings, partition: Partition, section: s
     assert partition.application_ids() == ()
 
 
-def test_failing_hooks_keep_nothing(c: Settings, partition: Partition) -> None:
-    """If the first hook fails, nothing is granted; if the second one fails, the grant has ended."""
-
-    def fail(_: object) -> None:
-        raise ZeroDivisionError
-
-    c["Spawner"]["pre_spawn_hook"] = c["Spawner"]["post_stop_hook"] = fail
-    limits = limit_servers(c, _source(partition))
-    limits.grants.is_ready = True
-    with pytest.raises(ZeroDivisionError):
-        run(c["Spawner"]["pre_spawn_hook"](Spawner()))
-    assert partition.application_ids() == ()
-    run(limits.grant(Spawner()))
-    with pytest.raises(ZeroDivisionError):
-        run(c["Spawner"]["post_stop_hook"](Spawner()))
-    assert partition.application_ids() == ()
-
-
 def _noted(order: list[str], text: str) -> Resource:
     order.append(text)
     return Resource(servers=1)
@@ -381,34 +282,6 @@ def test_the_form_shows_what_remains(partition: Partition) -> None:
         assert text == '<p class="ugm-remaining">You can still start: 4 GiB of memory, 2 servers.</p>\n<b>x</b>'
     assert run(limits.options_form()(Spawner())).endswith("</p>\n")
     assert run(limits.options_form()(Spawner(default_form="profiles"))).endswith("</p>\nprofiles")
-
-
-def test_a_form_of_the_operator_is_extended(c: Settings, partition: Partition) -> None:
-    """The operator need not do anything; without limits, and without a form, there is none."""
-    c["KubeSpawner"]["options_form"] = "<b>x</b>"
-    limit_servers(c, _source(partition))
-    assert run(c["KubeSpawner"]["options_form"](Spawner())).endswith("servers.</p>\n<b>x</b>")
-    assert "options_form" not in c["Spawner"]
-
-    unlimited = Partition(parse_config("partitions: [{queues: [{name: hub}]}]").partition())
-    assert not run(ready(unlimited).options_form()(Spawner()))
-
-
-def test_names_of_resources_are_no_markup(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text is part of a page."""
-    monkeypatch.setattr(Grants, "remaining_text", lambda *_: asyncio.sleep(0, "1 <i>"))
-    assert run(ready(partition).options_form()(Spawner())) == '<p class="ugm-remaining">1 &lt;i&gt;</p>\n'
-
-
-def test_the_form_is_shown_in_any_case(partition: Partition) -> None:
-    """If the amounts are unknown, the form says so, or leaves them out."""
-
-    async def fail() -> Any:  # noqa: ANN401 - as a source
-        raise ConnectionError
-
-    unavailable = ServerLimits(Grants(fail, "hub"))
-    assert "not available" in run(unavailable.options_form("x")(Spawner()))
-    assert run(ready(partition).options_form("x")(Spawner("", User("*")))) == "x"
 
 
 # The comparison
@@ -445,18 +318,6 @@ def test_a_server_keeps_its_usage(partition: Partition) -> None:
     }
 
 
-def test_groups_of_running_servers_do_not_change(partition: Partition) -> None:
-    """A server was charged to a group; the groups of its user may change while it runs."""
-    limits, server = ready(partition), Spawner(server="http")
-    run(limits.grant(server))
-    server.user.group_names = ("ops",)
-    report = run(limits.grants.reconcile(lambda held: limits.list_work([server.user], held)))
-
-    assert not report
-    [application] = partition.applications()
-    assert application.group == "lab"
-
-
 async def _until(predicate: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not predicate():  # noqa: ASYNC110 - nothing tells
@@ -481,28 +342,6 @@ def test_the_hub_compares_when_it_starts(c: Settings, partition: Partition) -> N
     assert partition.application_ids() == ("jupyterhub/ana/", "jupyterhub/ben/")
 
 
-def test_a_failing_comparison_does_not_stop_the_hub(
-    c: Settings, partition: Partition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is repeated until it succeeds."""
-    monkeypatch.setattr("ugm.integrations.grants._PAUSE", 0.01)
-    failures = [OSError("away"), OSError("away")]
-
-    async def source() -> Partition:
-        if failures:
-            raise failures.pop()
-        return partition
-
-    limits, hub = limit_servers(c, source), hub_of()
-
-    async def scenario() -> None:
-        await hub.start()
-        await _until(lambda: limits.grants.is_ready)
-
-    run(scenario())
-    assert not failures
-
-
 @pytest.mark.parametrize("name", ["pre_spawn_hook", "post_stop_hook"])
 @pytest.mark.parametrize("section", ["Spawner", "KubeSpawner"])
 def test_a_hook_that_replaces_the_limits_stops_the_hub(
@@ -514,13 +353,3 @@ def test_a_hook_that_replaces_the_limits_stops_the_hub(
     with pytest.raises(RequestError, match="limit_servers"):
         run(hub_of().start())
     assert not hub_of().has_started
-
-
-def test_commands_that_read_the_configuration_start_nothing(
-    c: Settings, partition: Partition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """``jupyterhub upgrade-db`` and similar commands have no application."""
-    hub = hub_of()
-    monkeypatch.setattr(sys.modules["jupyterhub.app"].JupyterHub, "initialized", lambda: False)
-    limit_servers(c, _source(partition))
-    assert "start" not in vars(hub)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pytest
@@ -11,7 +11,6 @@ from starlette.testclient import TestClient
 
 from support.kubernetes_reviews import REPLICA_SET_CONTROLLER, deployment, new_uid, pod, review
 from ugm import Partition, Resource, parse_config
-from ugm.errors import OutageError
 from ugm.integrations import Grants, Work
 from ugm.integrations.kubernetes import admission as admission_module
 from ugm.integrations.kubernetes.admission import TENTATIVE, PodAdmission
@@ -149,14 +148,6 @@ def test_a_repeated_review_charges_once(ask: Ask, partition: Partition) -> None:
     assert message(ask(made))[0] == 422
 
 
-def test_a_pod_without_a_uid(ask: Ask, partition: Partition) -> None:
-    """The uid of the review stands in."""
-    made, uid = pod("3"), new_uid()
-    del made["metadata"]["uid"]
-    assert [ask(made, uid=uid)["allowed"] for _ in range(2)] == [True, True]
-    assert partition.application_ids() == (f"kubernetes/{uid}",)
-
-
 def test_a_dry_run_charges_nothing(ask: Ask, partition: Partition) -> None:
     """A dry run has the same answer, and no effect."""
     assert ask(pod("3"), dry_run=True)["allowed"]
@@ -178,28 +169,6 @@ def test_warning_near_a_limit(ask: Ask, cpu: str, cores: str) -> None:
     [warning] = ask(pod(cpu))["warnings"]
     assert warning == f"in use: {cores} of 4 cores (user ana in root.teams)"
     assert not ask(pod("3500m"), user="ben")["warnings"]
-
-
-def test_a_pod_that_never_fits(ask: Ask) -> None:
-    """The message says that waiting does not help."""
-    assert "Waiting does not help" in message(ask(pod("100m", requests={"nvidia.com/gpu": "2"})))[1]
-
-
-def test_quota_of_a_namespace(grants: Grants) -> None:
-    """The annotated quota of a namespace limits its queue."""
-    ask = asking(grants, quota=Resource(vcore=2000))
-    assert "The queue dev allows 2 cores" in message(ask(pod("3")))[1]
-    assert "The queue dev allows 2 cores" in message(ask(pod("3"), dry_run=True))[1]
-    assert ask(pod("2"))["allowed"]
-
-
-def test_no_queue(partition: Partition, ask: Ask) -> None:
-    """Pods that no queue accepts are denied, in dry runs as well."""
-    partition.configure(parse_config("partitions: [{placementrules: [{name: provided}], queues: []}]").partition())
-    for dry_run in (False, True):
-        code, text = message(ask(pod(), dry_run=dry_run))
-        assert (code, text[:15]) == (403, "No queue accept")
-    assert message(ask(deployment()))[0] == 403
 
 
 @pytest.mark.parametrize(
@@ -259,18 +228,6 @@ def test_other_bodies(grants: Grants, body: bytes) -> None:
     assert client.post("/kubernetes/admit", content=body).status_code in {400, 413}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"userInfo": {}}, {"userInfo": {"username": "*"}}, {"userInfo": {"username": "a", "groups": "b"}}, {"object": 1}],
-)
-def test_invalid_requests(grants: Grants, change: dict[str, object]) -> None:
-    """A review with an invalid field is denied."""
-    client = TestClient(create_app(PodAdmission(grants, NamespaceTerms, OwnerPolicy())))  # type: ignore[arg-type]
-    body = review(pod())
-    body["request"] |= change
-    assert message(client.post("/kubernetes/admit", json=body).json()["response"])[0] == 422
-
-
 # Failures
 
 
@@ -283,19 +240,6 @@ def test_health(grants: Grants) -> None:
     response = asking(grants)(pod())
     assert message(response)[0] == 503
     assert response["status"]["details"] == {"retryAfterSeconds": 10}
-
-
-@pytest.mark.parametrize("dry_run", [False, True])
-def test_a_failing_quota_service_denies(clock: Clock, *, dry_run: bool) -> None:
-    """The answer is a denial with the code 503, and no failure of the webhook."""
-
-    async def fail() -> AbstractPartition:
-        raise OutageError("the service is down")
-
-    grants = Grants(fail, "kubernetes", tentative=TENTATIVE, clock=clock)
-    grants.is_ready = True
-    code, text = message(asking(grants)(pod(), dry_run=dry_run))
-    assert (code, "not a" in text or "does not answer" in text) == (503, True)
 
 
 def test_a_silent_quota_service_denies(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,12 +281,6 @@ def test_resizes(ask: Ask, partition: Partition) -> None:
     assert partition.application(f"kubernetes/{made['metadata']['uid']}").usage["vcore"] == 3000  # type: ignore[union-attr]
 
 
-def test_a_resize_of_an_unknown_pod(ask: Ask) -> None:
-    """It is denied until the next list has adopted the pod."""
-    made = pod("2")
-    assert message(ask(resized(made, "3"), "UPDATE", before=made, sub_resource="resize"))[0] == 503
-
-
 # Owners
 
 
@@ -352,16 +290,6 @@ def test_a_trusted_controller_names_the_owner(ask: Ask, partition: Partition) ->
     assert ask(made, user=REPLICA_SET_CONTROLLER, groups=("system:serviceaccounts",))["allowed"]
     [found] = partition.applications()
     assert (found.user.name, found.user.groups, found.group) == ("eve", ("lab", "x"), "lab")
-
-
-def test_names_with_colons(ask: Ask, partition: Partition) -> None:
-    """Service accounts are users, and names are not changed. Names that no label can have are annotations."""
-    account = "system:serviceaccount:dev:default"
-    assert message(ask(pod("2"), user=account))[0] == 403
-    assert ask(pod("1"), user=account)["allowed"]
-    made = pod("1", annotations={"ugm/user": "ana@example.org"})
-    assert ask(made, user=REPLICA_SET_CONTROLLER)["allowed"]
-    assert charges(partition) == [("ana@example.org", 1000), (account, 1000)]
 
 
 def test_nobody_charges_others(ask: Ask, partition: Partition) -> None:
@@ -374,18 +302,6 @@ def test_nobody_charges_others(ask: Ask, partition: Partition) -> None:
     assert charges(partition) == [("ana", 1000)]
     both = pod(user="ana", annotations={"ugm/user": "eve"})
     assert message(ask(both))[0] == 422
-
-
-def test_pods_without_an_owner(ask: Ask, grants: Grants, partition: Partition) -> None:
-    """They are denied, or charged to their service account."""
-    assert "the label ugm/user" in message(ask(pod(), user=REPLICA_SET_CONTROLLER))[1]
-    assert message(ask(deployment(user=None)))[1].endswith("Set the label ugm/user: 'ana'.")
-    assert "Set the annotation ugm/user: 'a@b'" in message(ask(deployment(user=None), user="a@b"))[1]
-    ask = asking(grants, OwnerPolicy(charges_service_accounts=True))
-    assert ask(pod(), user=REPLICA_SET_CONTROLLER)["allowed"]
-    account = "system:serviceaccount:dev:default"
-    assert charges(partition) == [(account, 1000)]
-    assert f"the pods are charged to {account}" in ask(deployment(user=None))["warnings"]
 
 
 # Templates
@@ -415,12 +331,6 @@ def test_templates_are_checked_early(ask: Ask, partition: Partition, kind: str) 
     assert ask(deployment("2", kind=kind, pods=0)) == ALLOWED
 
 
-def test_place_of_an_invalid_template(ask: Ask) -> None:
-    """The place is that in the template."""
-    text = message(ask(deployment("1x", kind="CronJob")))[1]
-    assert text.startswith("spec.containers[0].resources.requests.cpu")
-
-
 def test_updates_of_templates(ask: Ask) -> None:
     """A changed template may not get another owner, and an unchanged one is not checked."""
     old, new = deployment("1"), deployment("2")
@@ -429,21 +339,3 @@ def test_updates_of_templates(ask: Ask) -> None:
     assert message(ask(deployment("2", user="eve"), "UPDATE", before=old))[0] == 403
     unnamed = deployment("100", user=None)
     assert ask(unnamed, "UPDATE", before=unnamed, user="ben") == ALLOWED
-
-
-def test_groups_of_templates(ask: Ask) -> None:
-    """The pods of a template count for the same group as pods that the owner creates."""
-    groups: Sequence[str] = ("lab",)
-    assert message(ask(deployment(), groups=groups))[1] == "Set the annotation ugm/groups of the pod template: 'lab'."
-    assert ask(deployment(annotations={"ugm/groups": "lab"}), groups=groups)["allowed"]
-
-
-def test_groups_without_a_limit_of_their_own(ask: Ask, partition: Partition) -> None:
-    """A limit for all other groups needs one of them."""
-    partition.configure(
-        parse_config(
-            CONFIG.replace("{groups: [lab]", '{groups: [other], maxresources: {vcore: 9}}\n    - {groups: ["*"]')
-        ).partition()
-    )
-    assert message(ask(deployment(), groups=("lab",)))[1].endswith("template: 'lab'.")
-    assert ask(deployment(annotations={"ugm/groups": "lab"}), groups=("lab",))["allowed"]

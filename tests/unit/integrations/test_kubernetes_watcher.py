@@ -102,18 +102,6 @@ def test_running_pods_are_adopted(scene: Scene) -> None:
     scene.partition.verify()
 
 
-def test_pods_that_do_not_count(scene: Scene) -> None:
-    """Neither finished pods nor those of exempt namespaces are charged."""
-    scene.pods = [
-        pod(phase="Succeeded"),
-        pod(phase="Failed"),
-        pod(namespace="kube-system"),
-        running := pod(phase="Unknown"),
-    ]
-    scene.compare()
-    assert list(scene.charges()) == [uid_of(running)]
-
-
 def test_charges_follow_the_list(scene: Scene) -> None:
     """Sizes are corrected, and pods that are gone end; the owner of a charged pod stays."""
     scene.compare()
@@ -161,26 +149,6 @@ def test_an_increase_on_its_way(scene: Scene) -> None:
     assert scene.charges()[uid][2] == 1000
 
 
-def test_unreadable_pods_keep_their_charge(scene: Scene) -> None:
-    """One pod with an invalid manifest does not stop the comparison of the others."""
-    scene.compare()
-    broken, fine = pod("1"), pod("2", user="ana")
-    uid = scene.grant(broken, 1)
-    broken["spec"]["containers"] = []
-    scene.pods = [broken, fine]
-    scene.now += TENTATIVE
-    scene.compare()
-    assert {name: cores for name, (_, _, cores) in scene.charges().items()} == {uid: 1000, uid_of(fine): 2000}
-
-
-def test_pods_without_a_queue_are_adopted(scene: Scene) -> None:
-    """Work that runs has to count somewhere."""
-    scene.pods = [running := pod(namespace="new")]
-    scene.namespaces.append({"metadata": {"name": "new"}})
-    scene.compare()
-    assert scene.charges()[uid_of(running)][1] == "root.kubernetes"
-
-
 # Namespaces
 
 
@@ -217,33 +185,6 @@ def test_events_confirm_and_end(scene: Scene) -> None:
     scene.event("MODIFIED", {**second, "status": {"phase": "Failed"}})
     for manifest in (pod(namespace="kube-system"), pod()):
         scene.event(None, manifest)
-    assert not scene.charges()
-
-
-def test_an_event_does_not_confirm_an_increase(scene: Scene) -> None:
-    """The increase may not be stored yet."""
-    scene.compare()
-    seen = pod("1")
-    uid = scene.grant(seen, 1)
-    asyncio.run(scene.grants.extend(uid, [(f"{uid}/a", Resource(vcore=1000))], duration=TENTATIVE + 1))
-    scene.event("ADDED", seen)
-    assert sorted(str(one.duration) for one in scene.partition.allocations()) == [str(TENTATIVE + 1), "None"]
-
-
-def test_an_end_during_an_outage(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next list ends the charge, although it is tentative."""
-
-    async def fail(_: object) -> None:
-        raise OutageError("the service is down")
-
-    scene.compare()
-    gone = pod()
-    scene.grant(gone, 1)
-    with monkeypatch.context() as outage:
-        outage.setattr(scene.grants, "run", fail)
-        scene.event("DELETED", gone)
-    assert scene.charges()
-    scene.compare()
     assert not scene.charges()
 
 

@@ -119,11 +119,6 @@ def test_rejection_has_amounts_and_a_remedy(policy: Policy) -> None:
     assert policy.held() == {"skypilot/c1": 6}
 
 
-def test_nothing_is_granted_before_the_first_list() -> None:
-    """A policy that does not know the clusters yet rejects what starts one."""
-    assert "not ready" in Policy().post(encoded(GPUS_2))
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -176,33 +171,6 @@ def test_clusters_that_never_come(policy: Policy) -> None:
     assert set(policy.held()) == {"skypilot/c1"}
     policy.reconcile()
     assert not policy.held()
-
-
-def test_cluster_that_starts_again(policy: Policy) -> None:
-    """A cluster that is started again before its end was listed is tentative again."""
-    policy.post(encoded(GPUS_2))
-    policy.reconcile(RECORD)
-    policy.now += 700
-    policy.post(encoded(GPUS_2))
-
-    policy.reconcile()
-    assert set(policy.held()) == {"skypilot/c1"}
-
-
-def test_used_budget(policy: Policy) -> None:
-    """A user whose GPU hours are used up reads when they are renewed, and can launch again then."""
-    assert not policy.post(encoded(GPUS_2))
-    policy.reconcile(RECORD)
-    policy.now += 51 * 3600
-    policy.reconcile()
-
-    reason = policy.post(encoded(GPUS_2))
-    assert "100 GPU hours" in reason
-    assert "renewed" in reason
-    assert not policy.post(encoded({"cpus": 4}, cluster="c2"))
-
-    policy.now += 7 * 24 * 3600
-    assert not policy.post(encoded(GPUS_2))
 
 
 def test_list_of_clusters(policy: Policy) -> None:

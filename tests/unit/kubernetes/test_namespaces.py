@@ -37,35 +37,11 @@ def test_document_example() -> None:
     )
 
 
-def test_deprecated_annotations() -> None:
-    """The deprecated annotations of the document limit cores and memory."""
-    found = read_namespace(namespace({MAX_CPU: "64", MAX_MEMORY: "100Gi"}))
-
-    assert found.max_resources == Resource(vcore=64000, memory=100 * 2**30)
-
-
 def test_quota_before_deprecated() -> None:
     """Where there is a quota the deprecated annotations are not used, for no resource, and may be nonsense."""
     found = read_namespace(namespace({QUOTA: '{"cpu": "1"}', MAX_CPU: "nonsense", MAX_MEMORY: "100Gi"}))
 
     assert found.max_resources == Resource(vcore=1000)
-
-
-@pytest.mark.parametrize("annotations", [None, {}, {QUOTA: "", MAX_CPU: "", PARENT: ""}, {QUOTA: None}, {QUOTA: "{}"}])
-def test_nothing_annotated(annotations: object) -> None:
-    """A namespace without annotations, or with empty ones, limits nothing and names no parent queue."""
-    assert read_namespace(namespace(annotations)) == NamespaceTerms("dev", None, None)
-
-
-@pytest.mark.parametrize("parent", ["a..b", ".a", "root.", "a b", "root.\n"])
-def test_parent_queue_that_cannot_be(parent: str) -> None:
-    """No queue has such a name."""
-    with pytest.raises(ManifestError) as caught:
-        read_namespace(namespace({PARENT: parent}))
-
-    assert str(caught.value) == (
-        f"metadata.annotations[{PARENT}] {parent!r}: expected queue names separated by single dots"
-    )
 
 
 @pytest.mark.parametrize(

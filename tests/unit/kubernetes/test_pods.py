@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from ugm import RequestError, Resource
-from ugm.kubernetes import ManifestError, NamespaceTerms, PodTerms, pod_usage, read_namespace, read_pod
+from ugm import Resource
+from ugm.kubernetes import ManifestError, PodTerms, pod_usage, read_namespace, read_pod
 
 Manifest = dict[str, object]
 
@@ -50,22 +50,6 @@ def test_document_example() -> None:
     )
 
 
-def test_containers_add_up() -> None:
-    """Containers run side by side; a name that one of them does not request is nothing there."""
-    assert pod_usage(pod(container(cpu="250m"), container(cpu=0.5, memory="1Gi"), {"name": "idle"})) == Resource(
-        vcore=750, memory=GIB
-    )
-
-
-def test_extended_resources_keep_their_names() -> None:
-    """Everything but cpu is mapped as provided, in whole units."""
-    requests = {"nvidia.com/gpu": 2, "ephemeral-storage": "1k", "hugepages-2Mi": "4Mi"}
-
-    assert pod_usage(pod({"resources": {"requests": requests}})) == Resource(
-        {"nvidia.com/gpu": 2, "ephemeral-storage": 1000, "hugepages-2Mi": 2**22}
-    )
-
-
 def test_largest_init_container_counts() -> None:
     """Init containers run one after another: the largest of them counts, for each resource, if it is above the sum."""
     init = (container(cpu=3), container(memory="1Gi"), container(cpu=1))
@@ -89,15 +73,6 @@ def test_init_container_with_earlier_restartable_ones() -> None:
     assert pod_usage(pod(container(cpu=1), init=init)) == Resource(vcore=6000)
 
 
-def test_overhead() -> None:
-    """The overhead of the runtime class comes on top, also of an init container."""
-    overhead = {"cpu": "250m", "memory": "1Gi"}
-
-    assert pod_usage(pod(container(cpu=1), init=(container(cpu=2),), overhead=overhead)) == Resource(
-        vcore=2250, memory=GIB
-    )
-
-
 def test_pod_level_requests() -> None:
     """What the pod as a whole requests replaces what its containers come to; overhead is added to it."""
     whole = {"requests": {"cpu": 4, "hugepages-2Mi": "2Mi"}}
@@ -105,11 +80,6 @@ def test_pod_level_requests() -> None:
     assert pod_usage(
         pod(container(cpu=1, memory="1Gi"), init=(container(cpu=9),), resources=whole, overhead={"cpu": 1})
     ) == (Resource({"vcore": 5000, "memory": GIB, "hugepages-2Mi": 2**21}))
-
-
-def test_pod_level_limit_does_not_replace_requests_of_containers() -> None:
-    """A limit of the whole pod does not count for a resource that a container requests."""
-    assert pod_usage(pod(container(cpu=1), resources={"limits": {"cpu": 4}})) == Resource(vcore=1000)
 
 
 @pytest.mark.parametrize(
@@ -182,18 +152,6 @@ def test_order_of_labels(labels: dict[str, str], annotations: dict[str, str] | N
         assert getattr(read_pod(labelled(*given)), field) == winner
 
 
-def test_without_labels() -> None:
-    """Pods without labels are one application for each namespace, and leave the queue to the placement rules."""
-    one, other, elsewhere = (
-        read_pod(labelled(name=name, uid=name, namespace=namespace))
-        for name, namespace in (("a", "development"), ("b", "development"), ("c", None))
-    )
-
-    assert one.application_id == other.application_id == "yunikorn-development-autogen"
-    assert elsewhere.application_id == "yunikorn-default-autogen"
-    assert one.queue is None
-
-
 def test_application_for_each_pod() -> None:
     """On request, pods without labels are an application each, named by namespace and uid."""
     uid = "5a9ee1b6-4a6b-4b63-8b7f-0d6a5b0e2f11"
@@ -203,14 +161,6 @@ def test_application_for_each_pod() -> None:
     assert made.application_id == f"a-namespace-with-a-very-lo-{uid}"
     assert len(made.application_id) == 63
     assert named.application_id == "mine"
-
-
-def test_application_for_each_pod_needs_the_uid() -> None:
-    """A manifest that Kubernetes has not seen yet has no uid."""
-    with pytest.raises(ManifestError) as caught:
-        read_pod(labelled(name="a"), generated_ids="pod")
-
-    assert str(caught.value) == "metadata.uid None: a generated application id needs the uid of the pod"
 
 
 @pytest.mark.parametrize(
@@ -251,11 +201,3 @@ def test_namespace_gives_tags_and_quota() -> None:
     assert found == PodTerms("yunikorn-finance-autogen", None, Resource(vcore=1000), "p", "u", namespace)
     assert found.tags == {"namespace": "finance", "namespace.parentqueue": "root.production"}
     assert found.namespace.max_resources == Resource(vcore=64000)
-
-
-def test_other_namespace() -> None:
-    """A pod of one namespace is not read with the annotations of another."""
-    with pytest.raises(RequestError) as caught:
-        read_pod(labelled(namespace="dev"), NamespaceTerms("test"))
-
-    assert str(caught.value) == "namespace 'test': the pod is in 'dev'"

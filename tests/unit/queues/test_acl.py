@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.tracking_fixtures import Wrong
 from support.vectors import vectors
 from ugm import RequestError, UserGroup
 from ugm.config import QueueConfig, parse_config
@@ -44,29 +43,6 @@ def test_lists(text: str, expected: list[str]) -> None:
     assert allowed(text) == expected
 
 
-@pytest.mark.parametrize("text", ["*", " *", "* ", "ana *", "* dev"])
-def test_wildcard_is_everybody(text: str) -> None:
-    """The wildcard in place of the users or of the groups allows everybody."""
-    assert allowed(text) == ["ana", "bob", "sue"]
-
-
-@pytest.mark.parametrize("text", ["nan,*", "*,nan", "*,", " none,*"])
-def test_wildcard_among_names_is_nobody(text: str) -> None:
-    """The wildcard in a list of several names does not open the queue."""
-    assert allowed(text) == []
-
-
-@pytest.mark.parametrize("text", [" ", "  ", "\t"])
-def test_blank_allows_nobody(text: str) -> None:
-    """A blank is a list, on which nobody is."""
-    assert allowed(text) == []
-
-
-def test_empty_text_is_no_list() -> None:
-    """Without a text there is no list."""
-    assert Acl.parse("") is None
-
-
 REASON = "expected users, one space, and groups; names are separated by commas without spaces"
 
 
@@ -79,29 +55,6 @@ def test_more_parts_are_refused(text: str) -> None:
     assert str(caught.value) == f"acl {text!r}: {REASON}"
 
 
-@pytest.mark.parametrize("text", [None, 7, b"ana"])
-def test_list_is_a_text(text: Wrong) -> None:
-    """What is no text is refused."""
-    with pytest.raises(RequestError) as caught:
-        Acl.parse(text)
-
-    assert str(caught.value) == f"acl {text!r}: expected a text"
-
-
-def test_list_is_a_value() -> None:
-    """Lists that allow the same are equal, whatever their order, and show what they allow."""
-    acl = Acl.parse("bob,ana test,dev")
-
-    assert {acl, Acl.parse("ana,bob dev,test")} == {Acl(["ana", "bob"], ["dev", "test"])}
-    assert acl != Acl.parse("ana") != "ana"
-    assert [repr(Acl.parse(text)) for text in ("bob,ana test,dev", "ana *", "ana ", " ")] == [
-        "Acl.parse('ana,bob dev,test')",
-        "Acl.parse('*')",
-        "Acl.parse('ana')",
-        "Acl.parse(' ')",
-    ]
-
-
 @given(st.text(alphabet="ab,* ", max_size=12))
 def test_text_of_a_list_reads_back(text: str) -> None:
     """A list that can be read is written as a text that means the same."""
@@ -111,12 +64,6 @@ def test_text_of_a_list_reads_back(text: str) -> None:
         return
 
     assert acl is None or Acl.parse(str(acl)) == acl
-
-
-def test_path_without_lists_is_open() -> None:
-    """Where no queue of a path has a list, everybody may come in."""
-    assert path_allows([], ANA)
-    assert path_allows([None, None], ANA)
 
 
 def test_one_grant_is_enough() -> None:

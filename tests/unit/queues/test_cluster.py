@@ -6,16 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from support.partition_fixtures import SUE, changing_nothing, memory, partition_of, refused, started
+from support.partition_fixtures import memory, partition_of, refused, started
 from ugm import Partition, RequestError, Resource
 from ugm.queues.tree import Cluster
-
-
-def test_unknown_size() -> None:
-    """Until a node is registered, the size is not known, which is not the same as nothing."""
-    cluster = Cluster()
-    assert cluster.remove("n") is False
-    assert cluster.total is None
 
 
 def test_sum() -> None:
@@ -41,15 +34,6 @@ def test_added_twice() -> None:
     assert (cluster.total, cluster.nodes) == (memory(2), {"n": memory(2)})
 
 
-def test_update_of_nobody() -> None:
-    """A node that is not registered cannot be changed."""
-    cluster = Cluster()
-    with pytest.raises(RequestError) as caught:
-        cluster.update("n", memory(3))
-    assert str(caught.value) == "node 'n': there is no such node"
-    assert cluster.total is None
-
-
 # In a partition
 
 
@@ -58,14 +42,6 @@ def _partition() -> Partition:
     partition = partition_of()
     started(partition, "app", 5)
     return partition
-
-
-def test_no_limit_without_nodes(partition: Partition) -> None:
-    """Until a first node is registered, the root allows everything."""
-    assert partition.allocate("more", "app", Resource(memory=10**30, gpu=1))
-    root = partition.queue()
-    assert root is not None
-    assert root.max_resources is None
 
 
 def test_first_node_closes_the_cluster(partition: Partition) -> None:
@@ -112,27 +88,12 @@ def test_nodes_come_and_go(partition: Partition) -> None:
     assert partition.allocate("nothing", "app", Resource(vcore=0))
 
 
-def test_remove_nobody(partition: Partition) -> None:
-    """Removing a node that is not registered does nothing, and does not close the cluster."""
-    with changing_nothing(partition):
-        assert partition.remove_node("n") is False
-    assert partition.allocate("more", "app", memory(9))
-
-
 def test_cluster_as_one_node() -> None:
     """``cluster=`` counts as a node of that name."""
     partition = partition_of(cluster=memory(5))
     assert partition.nodes() == {"cluster": memory(5)}
     partition.update_node("cluster", memory(6))
     assert partition.queue_headroom("root") == memory(6)
-
-
-def test_cluster_of_nothing() -> None:
-    """A cluster without resources is known, and allows nothing but applications that take nothing."""
-    partition = partition_of(cluster=Resource())
-    partition.submit("app", SUE, "root.a")
-    assert not partition.allocate("1", "app", memory(1))
-    assert partition.allocate("1", "app", Resource())
 
 
 def test_refused_nodes(partition: Partition) -> None:
@@ -156,50 +117,4 @@ def test_refused_nodes(partition: Partition) -> None:
         partition.update_node("m", memory(1))
 
 
-def test_configuration_keeps_the_cluster(partition: Partition) -> None:
-    """The size of the cluster stays over changes of the configuration, and a resource with it."""
-    partition.add_node("n", Resource(memory=6, gpu=1))
-    partition.configure(None)
-    assert partition.queue_maximum("root") == Resource(memory=6, gpu=1)
-    assert partition.headroom("app") == Resource(memory=1, gpu=1)
-    partition.verify()
-
-
 # Resources whose names come and go
-
-
-def test_names_in_use_are_kept(partition: Partition) -> None:
-    """However many names come and go, what is used, limited or offered is counted, and the counters add up."""
-    partition.add_node("n", Resource(memory=9, kept=3))
-    partition.adopt("lent", "app", Resource(lent=2))
-    for number in range(100):
-        partition.adopt("x", "app", Resource({f"claim-{number}": 1}))
-        assert f"queue root: 1 of 0 claim-{number} used, 1 too much" in map(str, partition.exceeded_limits())
-        partition.verify()
-        partition.release("x")
-
-    assert list(map(str, partition.exceeded_limits())) == ["queue root: 2 of 0 lent used, 2 too much"]
-    assert partition.queue_maximum("root") == Resource(kept=3, memory=9)
-    assert partition.check("app", Resource(kept=3, memory=4)).allowed
-    assert not partition.check("app", Resource(kept=4)).allowed
-    assert not partition.check("app", Resource(lent=1)).allowed
-    assert not partition.check("app", Resource({"claim-0": 1})).allowed
-    partition.configure(partition.config)
-    assert len(partition._state.active_limits.epoch.layout.names) < 40
-    partition.verify()
-
-
-def test_names_of_nodes_are_forgotten(partition: Partition) -> None:
-    """A cluster names what its nodes offer, and few resources that none of them offers any more."""
-    for number in range(100):
-        partition.add_node("n", Resource({"memory": 9, f"device-{number}": 1}))
-        assert partition.check("app", Resource({f"device-{number}": 1})).allowed
-        assert partition.remove_node("n")
-        assert not partition.check("app", Resource({f"device-{number}": 1})).allowed
-        partition.verify()
-    most = partition.queue_maximum("root")
-
-    assert most is not None
-    assert not any(most.values())
-    assert {"memory", "device-99"} <= set(most)
-    assert len(most) <= 17

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from string import ascii_lowercase
-
 import pytest
 
-from support.placement_fixtures import LIN, Queues, rules, submitted
+from support.placement_fixtures import Queues, rules, submitted
 from support.tracking_fixtures import Wrong
 from support.vectors import vectors
-from ugm import RequestError, UserGroup
+from ugm import RequestError
 from ugm.config import PlacementRule, parse_config
 from ugm.queues import Placement, PlacementRules, PlacementTrial, Submission
 
@@ -62,14 +58,6 @@ def test_without_rules() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "path"), [("Lin", "root.lin"), ("a.b", "root.a_dot_b"), ("root.x", "root.root_dot_x")]
-)
-def test_user(name: str, path: str) -> None:
-    """The name of a user is one name, never a path."""
-    assert place("{name: user, create: true}", submitted(user=UserGroup(name))).queue_path == path
-
-
 def test_tag() -> None:
     """The value of a tag is a queue, as one that is provided; the names of tags are the same in any case."""
     rule = "{name: TAG, value: NameSpace}"
@@ -87,12 +75,6 @@ def test_fixed(value: str, path: str) -> None:
     assert place(f"{{name: fixed, value: {value}, create: true}}", submitted()).queue_path == path
 
 
-def test_created_queue() -> None:
-    """A placement says whether the queue is still to be created."""
-    assert place(NAMESPACE, submitted(tags={"namespace": "new"})).creates
-    assert not place(NAMESPACE, submitted(tags={"namespace": "a"})).creates
-
-
 def test_parent_of_the_document() -> None:
     """The namespace finance is placed below the queue of its annotation, with or without the root in it."""
     for parent in ("root.production", "production"):
@@ -101,22 +83,6 @@ def test_parent_of_the_document() -> None:
 
         assert (placement.queue_path, placement.creates) == ("root.production.finance", True)
         assert placement.trials[0].rule == "placementrules[0] tag namespace, parent tag namespace.parentqueue"
-
-
-def test_parent_that_must_exist() -> None:
-    """A parent rule that creates no queue makes its rule pass where the queue above is missing."""
-    submission = submitted(tags={"namespace": "finance", "namespace.parentqueue": "unknown"})
-
-    assert why(BELOW_PARENT, submission) == "root.unknown does not exist, and the parent rule does not create it"
-
-
-def test_parent_that_is_created() -> None:
-    """A parent rule may create and its rule not: then the queue itself must exist, and cannot below a new one."""
-    parent = "parent: {name: tag, value: team, create: true}"
-    submission = submitted(tags={"team": "x"})
-
-    assert place(f"{{name: user, create: true, {parent}}}", submission).queue_path == "root.x.lin"
-    assert why(f"{{name: user, {parent}}}", submission) == "root.x.lin does not exist, and the rule does not create it"
 
 
 def test_parents_of_parents() -> None:
@@ -130,22 +96,6 @@ def test_parents_of_parents() -> None:
     assert deep.trials[0][:2] == ("placementrules[0] user, parent tag team, parent provided", "root.dev.x.lin")
     assert short.trials[0][:2] == ("placementrules[0] user, parent tag team", "root.dev.y.lin")
     assert none.trials[0] == ("placementrules[0] user, parent tag team", None, "the application has no tag 'team'")
-
-
-def test_whole_path_needs_no_parent() -> None:
-    """A path from the root is complete, and its parent rule is not lookups."""
-    placement = place(BELOW_PARENT, submitted(tags={"namespace": "root.a"}))
-
-    assert placement.trials == (("placementrules[0] tag namespace", "root.a", ""),)
-
-
-def test_root_as_parent() -> None:
-    """The root may be the queue above."""
-    submission = submitted(tags={"namespace": "a", "namespace.parentqueue": "Root"})
-
-    assert place(BELOW_PARENT, submission).queue_path == "root.a"
-    below_root = PlacementRule(name="provided", parent=PlacementRule(name="fixed", value="Root"))
-    assert PlacementRules([below_root]).place(submitted("a"), QUEUES).queue_path == "root.a"
 
 
 @pytest.mark.parametrize(
@@ -192,57 +142,6 @@ def test_why_a_queue_cannot_be_used(queue: str, reason: str) -> None:
     assert why("{name: provided, create: true}", submitted(queue), queues) == reason
 
 
-@pytest.mark.parametrize("parent", ["a", "root.a"])
-def test_parent_is_a_leaf(parent: str) -> None:
-    """A leaf has no queues below it, and none can be created there."""
-    submission = submitted(tags={"namespace": "x", "namespace.parentqueue": parent})
-
-    for rule in (BELOW_PARENT, BELOW_PARENT.replace("create: true", "create: false")):
-        assert why(rule, submission) == "root.a is a leaf and cannot have queues below it"
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (" ", "' ' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)"),
-        ("a b", "'a b' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)"),
-        ("a\n", "'a\\n' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)"),
-        ("\u212a", "'\u212a' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)"),
-        (
-            "x" * 65,
-            f"'{'x' * 64}'... is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)",
-        ),
-        (
-            "!" * 64,
-            f"'{'!' * 64}' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)",
-        ),
-        ("root.", "'root.' is not a valid queue path"),
-        ("root..a", "'root..a' is not a valid queue path"),
-        ("root.a.Root", "'root.a.Root' is not a valid queue path"),
-        ("root.root.a", "'root.root.a' is not a valid queue path"),
-        ("root.a\n", "'root.a\\n' is not a valid queue path"),
-    ],
-)
-def test_what_cannot_be_a_queue(text: str, reason: str) -> None:
-    """A text that cannot be a queue makes the rule pass."""
-    assert why("{name: provided, create: true}", submitted(text)) == reason
-    assert why(NAMESPACE, submitted(tags={"namespace": text})) == reason
-
-
-def test_user_root() -> None:
-    """Only the queue above all others is called root."""
-    rule = "{name: user, create: true}"
-
-    assert why(rule, submitted(user=UserGroup("Root"))) == "'Root' is the name of the root queue"
-
-
-def test_names_of_queues_that_a_configuration_may_have() -> None:
-    """Every character of a queue name in a configuration can be placed in."""
-    name = ascii_lowercase + "0123456789_:#/@-"
-
-    assert place(NAMESPACE, submitted(tags={"namespace": name})).queue_path == f"root.{name}"
-
-
 def test_first_rule_that_can_be_used() -> None:
     """Rules are tried in order up to the first whose queue can be used."""
     placement = place(
@@ -269,41 +168,6 @@ def test_placement_explains_itself() -> None:
         "placed in new queue root.b by placementrules[1] tag namespace; earlier rules:\n"
         "  placementrules[0] provided: the application names no queue"
     )
-
-
-def test_rejection_explains_itself() -> None:
-    """A rejection is false, and tells why every rule passed."""
-    placement = place(f"name: provided\n{NAMESPACE}", submitted("new"))
-
-    assert not placement
-    assert str(placement) == (
-        "rejected, no rule selected a queue:\n"
-        "  placementrules[0] provided: root.new does not exist, and the rule does not create it\n"
-        "  placementrules[1] tag namespace: the application has no tag 'namespace'"
-    )
-
-
-def test_placement_as_json() -> None:
-    """A placement is written for programs with the same facts."""
-    placement = place("name: provided", submitted("a"))
-
-    assert placement
-    assert json.loads(json.dumps(placement.to_dict())) == {
-        "placed": True,
-        "queue_path": "root.a",
-        "creates": False,
-        "trials": [{"rule": "placementrules[0] provided", "queue_path": "root.a", "reason": ""}],
-        "violations": [],
-    }
-
-
-def test_signs_that_cannot_be_shown_are_escaped() -> None:
-    """What a configuration says does not reach a terminal as it is."""
-    compiled = PlacementRules([PlacementRule(name="tag", value="\x1b[31m")])
-    passed, taken = compiled.place(submitted(), QUEUES), compiled.place(submitted(tags={"\x1b[31m": "a"}), QUEUES)
-
-    assert str(passed.trials[0]) == r"placementrules[0] tag \x1b[31m: the application has no tag '\x1b[31m'"
-    assert str(taken) == r"placed in root.a by placementrules[0] tag \x1b[31m"
 
 
 UNKNOWN = "unknown placement rule (allowed: fixed, provided, tag, user)"
@@ -338,16 +202,6 @@ def test_rules_that_never_work(rule: Wrong, message: str) -> None:
     assert str(caught.value) == message
 
 
-def test_wrong_filter_says_where() -> None:
-    """A filter that cannot be used is refused with its place."""
-    rule = parse_config("partitions: [{queues: [{name: a}], placementrules: [{name: user}]}]").partition()
-    broken = replace(rule.placement_rules[0].filter, type="x")
-    with pytest.raises(RequestError) as caught:
-        PlacementRules([PlacementRule(name="user", parent=PlacementRule(name="user", filter=broken))])
-
-    assert str(caught.value) == "placementrules[0].parent.filter.type 'x': expected 'allow' or 'deny'"
-
-
 def test_rules_of_recorded_configurations_compile() -> None:
     """The rules of every configuration that the peer accepts can be compiled, and lookups."""
     accepted = [case["yaml"] for case in vectors("yunikorn/config_validation") if case["valid"]]
@@ -355,19 +209,3 @@ def test_rules_of_recorded_configurations_compile() -> None:
     for partition in (partition for yaml in accepted for partition in parse_config(yaml).partitions):
         placement = PlacementRules(partition.placement_rules).place(submitted(), QUEUES)
         assert placement or len(placement.trials) == len(partition.placement_rules or "1")
-
-
-def test_nothing_is_tried_twice() -> None:
-    """A whole rule is lookups of the tree a fixed number of times, however many queues there are."""
-
-    class Counting(Queues):
-        lookups = 0
-
-        def exists(self, queue_path: str) -> bool:
-            self.lookups += 1
-            return super().exists(queue_path)
-
-    queues = Counting([f"root.q{number}" for number in range(1000)])
-
-    assert rules("name: provided").place(Submission("app-1", LIN, "q7"), queues)
-    assert queues.lookups == 1

@@ -46,41 +46,6 @@ def test_patterns(pattern: str, named: list[str]) -> None:
     assert allowed("allow", users=(pattern,)) == named
 
 
-def test_pattern_of_groups() -> None:
-    """A pattern of groups names the members of every group that has it."""
-    assert allowed("deny", groups=("^(dev|ops)$",)) == ["sue"]
-
-
-def test_dollar_makes_a_pattern() -> None:
-    """A name that ends in a dollar sign is a pattern when it stands alone, and a name among others."""
-    host = UserGroup("host$")
-    alone = Filter.compile(FilterConfig(users=("host$",)))
-    among = Filter.compile(FilterConfig(users=("host$", "x")))
-
-    assert alone is not None
-    assert among is not None
-    assert (alone.allows(host), alone.allows(UserGroup("ghost"))) == (False, True)
-    assert (among.allows(host), among.allows(UserGroup("ghost"))) == (True, False)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "matching", "others"),
-    [
-        ("ops$", ("devops", "ops"), ("ops-1", "ops\n")),
-        (r"^a\$", ("a$", "a$b"), ("a",)),
-        ("^[$]x$|^[]$]y", ("$x", "]y", "$y"), ("x", "$x-", "y")),
-        (r"^[\]$]$", ("]", "$"), ("]$", "a")),
-    ],
-)
-def test_dollar(pattern: str, matching: tuple[str, ...], others: tuple[str, ...]) -> None:
-    """A dollar sign is the end of a name, not that of a line; in a class or after a backslash it is a character."""
-    found = Filter.compile(FilterConfig(users=(pattern,)))
-
-    assert found is not None
-    assert [name for name in matching if not found.allows(UserGroup(name))] == []
-    assert [name for name in others if found.allows(UserGroup(name))] == []
-
-
 @pytest.mark.parametrize(
     "pattern",
     ["(" * 500 + ")" * 500, "(a", "a)", "*a", "a**", "a{3,2}", r"\pL+", "(?=a", "a(?i)b", "[[:alpha:]]", "[a&&b]"],
@@ -98,19 +63,6 @@ def test_long_patterns() -> None:
         Filter.compile(FilterConfig(users=("a" * 1000 + "*",)))
 
     assert caught.value.reason == "it has 1001 characters (allowed: up to 1000)"
-
-
-def test_patterns_among_others_are_names() -> None:
-    """Of several names none is a pattern."""
-    assert allowed("allow", users=("^a", ".*")) == []
-
-
-def test_classes_of_characters_are_ascii() -> None:
-    """What a pattern calls a letter or a digit is one in ASCII."""
-    found = Filter.compile(FilterConfig(users=(r"^\w+$",)))
-
-    assert found is not None
-    assert (found.allows(UserGroup("ana")), found.allows(UserGroup("añá"))) == (True, False)
 
 
 def test_nobody_named_is_everybody() -> None:

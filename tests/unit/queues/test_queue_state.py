@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -50,43 +48,12 @@ def test_usage_is_summed_up(partition: Partition) -> None:
     }
 
 
-def test_applications_are_those_of_the_queue(partition: Partition) -> None:
-    """A queue lists the applications submitted to itself, running or not, sorted."""
-    assert {queue.queue_path: queue.applications for queue in state(partition, "root.p").walk()} == {
-        "root.p": (),
-        "root.p.a": ("one",),
-        "root.p.b": ("idle", "two"),
-    }
-
-
 def test_share_is_the_largest_fraction(partition: Partition) -> None:
     """The share is that of the resource of whose guarantee most is used, exactly; it may be above 1."""
     queues = {queue.queue_path: queue.share for queue in state(partition).walk()}
     assert queues["root.p"] == Fraction(2, 3)
     assert queues["root.p.a"] == Fraction(4, 3)
     assert queues["root.p.b"] == Fraction(1, 2)
-
-
-def test_share_without_a_guarantee(partition: Partition) -> None:
-    """Where nothing is guaranteed there is no share; a guarantee of nothing is none; unused, it is 0."""
-    assert state(partition, "root.c").share is state(partition).share is None
-    assert state(partition, "root.d").share == 0
-    assert replace(state(partition, "root.d"), guaranteed=Resource(gpu=0)).share is None
-
-
-def test_order_by_share(partition: Partition) -> None:
-    """Sorted by share, the queue that is furthest below its guarantee comes first."""
-    children = state(partition, "root.p").children
-    assert [queue.queue_path for queue in sorted(children, key=lambda queue: queue.share or 0)] == [
-        "root.p.b",
-        "root.p.a",
-    ]
-
-
-def test_root_has_the_cluster(partition: Partition) -> None:
-    """The maximum of the root is the size of the cluster."""
-    assert state(partition).max_resources == Resource(gpu=1, memory=20, vcore=4000)
-    assert state(partition_of()).max_resources is None
 
 
 def test_for_json(partition: Partition) -> None:
@@ -108,11 +75,3 @@ def test_for_json(partition: Partition) -> None:
     }
     assert [child.queue_path for child in state(partition).children] == ["root.c", "root.d", "root.p"]
     assert state(partition).to_dict()["children"] == [child.to_dict() for child in state(partition).children]
-
-
-def test_value(partition: Partition) -> None:
-    """A queue is a value of its moment: it does not change, is equal to its like, and can be pickled."""
-    before = state(partition)
-    partition.release("cores")
-    assert before != state(partition)
-    assert pickle.loads(pickle.dumps(before)) == before  # noqa: S301 - our own

@@ -11,7 +11,6 @@ import pytest
 from support.quotatree_fixtures import PAIR, document
 from ugm import ConfigError, Resource
 from ugm.quotatree import QuotaManager, TreeCache, TreeRequest, consumer_from_struct, parse_consumer
-from ugm.quotatree.documents import tree_from
 
 #: The tree that the documentation of MCAD shows, comma and all.
 TREE = """{
@@ -58,11 +57,6 @@ def spec(text: str) -> str:
     return f'{{"kind": "QuotaTree", "metadata": {{"name": "T"}}, "spec": {{"nodes": {text}}}}}'
 
 
-def test_trailing_comma_is_refused_with_its_place() -> None:
-    """JSON has no comma behind the last entry."""
-    assert problems(TREE) == ["<text>:14:83: invalid JSON: a comma follows the last entry [json-syntax]"]
-
-
 def test_the_tree_of_the_documentation() -> None:
     """Without that comma it loads as it stands."""
     manager = QuotaManager()
@@ -73,14 +67,6 @@ def test_the_tree_of_the_documentation() -> None:
         ("B", True, Resource(cpu=2, memory=64)),
         ("C", False, Resource(cpu=6, memory=64)),
     ]
-
-
-def test_the_slip_is_refused_with_its_place() -> None:
-    """An unknown key that resembles a known one is refused."""
-    with pytest.raises(ConfigError) as caught:
-        parse_consumer(CONSUMER)
-
-    assert str(caught.value) == "<text>:6:5: spec: unknown key 'trees:', did you mean 'trees'? [key-unknown]"
 
 
 def test_the_consumer_of_the_documentation() -> None:
@@ -113,16 +99,6 @@ def test_yaml_says_the_same() -> None:
     manager.add_tree_from_string(text)
 
     assert [(n.name, n.hard, n.quota["cpu"]) for n in manager.view("T").nodes] == [("R", False, 4), ("A", True, 10)]
-
-
-def test_consumers_in_yaml() -> None:
-    """A consumer in YAML has whole numbers and truth values."""
-    info = parse_consumer(
-        "kind: Consumer\nspec:\n  id: a\n  trees:\n"
-        "  - {treeName: T, groupID: A, request: {cpu: 2}, priority: -1, unPreemptable: true}\n"
-    )
-
-    assert info.trees == (TreeRequest("T", "A", Resource(cpu=2), -1, 0, unpreemptable=True),)
 
 
 def test_all_problems_together() -> None:
@@ -162,14 +138,6 @@ def test_all_problems_of_a_consumer() -> None:
     ]
 
 
-def test_consumer_without_an_id() -> None:
-    """A consumer has an id."""
-    with pytest.raises(ConfigError) as caught:
-        parse_consumer('{"kind": "Consumer"}')
-
-    assert str(caught.value) == "<text>:1:1: spec.id: expected the id of the consumer [consumer-id-missing]"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -191,19 +159,6 @@ def test_text_that_is_no_json(text: str, message: str) -> None:
     assert problems(text) == [f"<text>:{message} [json-syntax]"]
 
 
-def test_text_that_is_no_yaml() -> None:
-    """In YAML a key that occurs twice is refused."""
-    assert problems("kind: QuotaTree\nkind: QuotaTree\n") == [
-        "<text>:2:1: kind: the key 'kind' is given twice, first in line 1 [yaml-key-duplicate]"
-    ]
-
-
-def test_no_text() -> None:
-    """A value that is no text is refused."""
-    with pytest.raises(ConfigError):
-        QuotaManager().add_tree_from_string(5)  # type: ignore[arg-type]  # what is tested
-
-
 def test_several_nodes_are_added_together_or_not_at_all() -> None:
     """Of several nodes of which one is malformed none is added."""
     cache = TreeCache()
@@ -213,14 +168,6 @@ def test_several_nodes_are_added_together_or_not_at_all() -> None:
     assert cache.get_node_names() == ()
     cache.add_node_specs('{"g": {"quota": {}}}')
     assert cache.get_node_names() == ("g",)
-
-
-def test_tree_info() -> None:
-    """A name and resources can be read by themselves."""
-    cache = TreeCache()
-    cache.add_tree_info('{"name": "N", "resourceNames": ["b", "", "a", "b"]}')
-
-    assert (cache.get_tree_name(), cache.get_resource_names()) == ("N", ("a", "b"))
 
 
 def test_document_merges() -> None:
@@ -243,26 +190,3 @@ def test_json_loads_no_yaml() -> None:
     done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)  # noqa: S603 - our own program
 
     assert not {"yaml"} & set(done.stdout.split())
-
-
-def test_structures_without_end() -> None:
-    """A structure that contains itself, or is nested too deep, is refused as a text would be."""
-    endless: dict[str, object] = {"kind": "Consumer"}
-    endless["spec"] = endless
-    for read in (tree_from, consumer_from_struct):
-        with pytest.raises(ConfigError, match="nested more than 64 deep") as caught:
-            read(endless)
-        assert [problem.code for problem in caught.value.problems] == ["nested-too-deep"]
-
-
-def test_numbers_that_cannot_be_shown() -> None:
-    """A number too long to be written out is refused with its place."""
-    entry = {"treeName": "T", "request": {"cpu": 10**9999}, "priority": -(10**9999)}
-    with pytest.raises(ConfigError) as caught:
-        consumer_from_struct({"kind": "Consumer", "spec": {"id": "a", "trees": [entry, 10**9999]}})
-
-    assert [problem.path for problem in caught.value.problems] == [
-        "spec.trees[0].priority",
-        "spec.trees[0].request.cpu",
-        "spec.trees[1]",
-    ]

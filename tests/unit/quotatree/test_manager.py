@@ -11,9 +11,9 @@ import pytest
 
 from support.interruption_points import Interruption, points_in
 from support.locks import is_locked
-from support.quotatree_fixtures import PAIR, Scene, document
+from support.quotatree_fixtures import PAIR, Scene
 from ugm import InvariantError, RequestError, Resource
-from ugm.quotatree import ConsumerInfo, Mode, QuotaManager, TreeCache, TreeRequest, TreeView
+from ugm.quotatree import ConsumerInfo, QuotaManager, TreeCache, TreeRequest, TreeView
 
 
 @pytest.fixture(name="scene")
@@ -70,51 +70,6 @@ def test_misuse(scene: Scene, name: str) -> None:
     assert [scene.manager.view(tree) for tree in scene.trees] == before
 
 
-def test_no_entry_for_the_tree(scene: Scene) -> None:
-    """A consumer is allocated only on a tree that it names."""
-    scene.manager.add_consumer(ConsumerInfo("other"))
-    with pytest.raises(RequestError) as caught:
-        scene.manager.allocate("T", "other")
-
-    assert str(caught.value) == "consumer_id 'other': the consumer has no entry for tree 'T'"
-
-
-def test_try_in_maintenance(scene: Scene) -> None:
-    """A try on a tree is for normal mode."""
-    scene.manager.set_mode(Mode.MAINTENANCE)
-    with pytest.raises(RequestError) as caught:
-        scene.manager.try_allocate("T", "known")
-
-    assert str(caught.value) == "mode 'maintenance': a try is possible in normal mode only"
-
-
-def test_forest_allocated_again(scene: Scene) -> None:
-    """A consumer that is allocated on a forest cannot be allocated again."""
-    scene.manager.allocate_forest("F", "known")
-    with pytest.raises(RequestError) as caught:
-        scene.manager.allocate_forest("F", "known")
-
-    assert str(caught.value) == "consumer_id 'known': the consumer is allocated on tree 'T' already"
-
-
-def test_unknown_forests_hold_nobody(scene: Scene) -> None:
-    """No consumer is allocated on a forest or tree that does not exist."""
-    assert not scene.manager.is_allocated_forest("X", "known")
-    assert not scene.manager.deallocate_forest("X", "known")
-    assert not scene.manager.is_allocated("X", "known")
-
-
-def test_undo_of_a_forest_is_for_forests(scene: Scene) -> None:
-    """A try on a forest is undone on the forest, and not on one of its trees."""
-    scene.manager.try_allocate_forest("F", "known")
-    scene.know("more", "B")
-    with pytest.raises(RequestError):
-        scene.manager.undo_allocate("T", "known")
-    scene.manager.undo_allocate_forest("F", "known")
-
-    assert scene.held("T1") == {}
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -141,31 +96,6 @@ def test_arguments_of_the_wrong_kind(wrong: Callable[[], Any]) -> None:
     """Arguments of the wrong type are refused."""
     with pytest.raises(RequestError):
         wrong()
-
-
-@pytest.mark.parametrize("wrong", [[], {}, None, 3])
-def test_names_of_the_wrong_kind(scene: Scene, wrong: Any) -> None:  # noqa: ANN401 - what is tested
-    """A value that is no text is the name of nothing, even if it cannot be hashed."""
-    manager = scene.manager
-    assert not any([manager.is_allocated(wrong, "held"), manager.is_allocated("T", wrong)])
-    assert not any([manager.deallocate(wrong, "held"), manager.deallocate("T", wrong)])
-    assert not any([manager.is_allocated_forest(wrong, "held"), manager.is_allocated_forest("F", wrong)])
-    assert not any([manager.deallocate_forest(wrong, "held"), manager.deallocate_forest("F", wrong)])
-    for call in (manager.allocate, manager.allocate_forest, manager.undo_allocate_forest):
-        for first in (wrong, "T", "F"):
-            with pytest.raises(RequestError):
-                call(first, wrong)
-    with pytest.raises(RequestError):
-        manager.delete_tree_from_forest("F", wrong)
-
-
-def test_giving_back_nothing_keeps_a_try(scene: Scene) -> None:
-    """A try can be undone after a deallocation of a consumer that is not allocated."""
-    assert scene.manager.try_allocate_forest("F", "known")
-    assert not scene.manager.deallocate_forest("F", "unheard")
-    scene.manager.undo_allocate_forest("F", "known")
-
-    assert scene.held("T1") == {}
 
 
 def test_views_are_values(scene: Scene) -> None:
@@ -198,17 +128,6 @@ def test_threads() -> None:
 
     scene.manager.verify()
     assert scene.used()["R"] <= 40
-
-
-def test_a_document_for_each_cache() -> None:
-    """A tree added by name is filled through its cache, and several roots leave all but the first by name outside."""
-    manager = QuotaManager()
-    manager.add_tree_by_name("T")
-    cache = manager.get_tree_cache("T")
-    cache.from_struct(document({"b": ("nil", 1), "a": ("nil", 2), "c": ("b", 3), "d": ("d", 4)}))
-    response = manager.update_tree("T").trees["T"]
-
-    assert (response.root, response.dangling, response.is_clean) == ("a", ("b", "c", "d"), False)
 
 
 def test_damage_is_found_and_corrected(scene: Scene) -> None:

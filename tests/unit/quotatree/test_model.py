@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.partition_fixtures import config
 from support.quotatree_fixtures import PAIR, document
 from support.quotatree_strategies import documents
-from ugm import Claim, Partition, RequestError, Resource, UserGroup
+from ugm import Claim, RequestError, Resource, UserGroup
 from ugm.model import EvictingModel, SetupViolation
 from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel
 
@@ -53,11 +52,6 @@ def _model(request: pytest.FixtureRequest) -> EvictingModel:
     return ForestModel(manager, "F", lambda claim: {name: group_of(claim) or "" for name in ("T", "U")})
 
 
-def test_protocol(model: EvictingModel) -> None:
-    """Both are quota models that may evict."""
-    assert isinstance(model, EvictingModel)
-
-
 def test_check_charge_refund(model: EvictingModel) -> None:
     """A claim that fits is charged, another one is denied with every violated quota, and a refund frees the amounts."""
     first, second = claim(1, "A", 4), claim(2, "B", 1)
@@ -95,43 +89,6 @@ def test_charge_without_a_check(model: EvictingModel) -> None:
     assert not list(model.check(claim(2, "A", 1)))
 
 
-@pytest.mark.parametrize(
-    ("group", "usage"), [("nowhere", Resource(cpu=2)), ("nowhere", Resource()), ("R", Resource(cpu=1))]
-)
-def test_unknown_group(model: EvictingModel, group: str, usage: Resource) -> None:
-    """A group that is no leaf of the tree allows nothing, not even an empty request."""
-    found = {(str(violation), violation.can_wait) for violation in model.check(claim(1, group)._replace(usage=usage))}
-
-    assert found == {(f"quota node '{group}': the tree has no such leaf", False)}
-    assert not list(model.evictions(claim(1, group, priority=9)))
-
-
-HUGE = 2**64
-
-
-#: The largest quota.
-MOST = 2**63 - 1
-
-
-def test_large_requests_do_not_stop_others() -> None:
-    """Amounts of more than 64 bits are counted exactly, pending and adopted."""
-    model = TreeModel(manager_of("T"), "T", lambda claim: claim.queue_path[-1].upper())
-    partition = Partition(config("{name: a}, {name: b}"), models=[model])
-    for name, resource in (("a", "cpu"), ("b", "disk")):
-        partition.submit(name, SUE, f"root.{name}")
-        partition.request(f"{name}-0", name, Resource({resource: HUGE, "memory": 1}))
-    partition.request("b-1", "b", Resource(cpu=1))
-
-    assert [request.allocation_id for request in partition.wake()] == ["b-0", "b-1"]
-    assert "never more than 4 allowed" in str(partition.explain("a", Resource(cpu=HUGE)))
-    partition.adopt("a-0", "a", Resource(cpu=HUGE, memory=1))
-    partition.verify()
-    denied = partition.allocate("b-1", "b", Resource(cpu=1))
-    assert f"{HUGE} of 4 used" in str(denied)
-    partition.release("a-0")
-    assert partition.allocate("b-1", "b", Resource(cpu=1))
-
-
 def test_maintenance_is_denied() -> None:
     """A manager in maintenance mode grants nothing through a model, but running allocations are charged."""
     manager = manager_of("T")
@@ -150,21 +107,6 @@ def test_maintenance_is_denied() -> None:
 
     manager.set_mode("normal")
     assert not list(model.check(claim(1, "A", 1)))
-
-
-def test_unknown_trees_and_forests() -> None:
-    """A tree or forest that does not exist is refused at setup; one that is gone later denies."""
-    manager = manager_of("T")
-    with pytest.raises(RequestError, match="tree_name 'Nope': there is no such quota tree"):
-        TreeModel(manager, "Nope", group_of)
-    with pytest.raises(RequestError, match="forest_name 'Nope': there is no such quota forest"):
-        ForestModel(manager, "Nope", lambda _: {})
-    tree, forest = TreeModel(manager, "T", group_of), ForestModel(manager, "F", lambda _: {"T": "A"})
-    manager.delete_tree("T")
-    assert [str(each) for each in tree.check(claim(1, "A"))] == ["quota tree 'T': there is no such tree"]
-    assert [str(each) for each in forest.check(claim(1, "A"))] == ["quota tree 'T': there is no such tree"]
-    manager.delete_forest("F")
-    assert [str(each) for each in forest.check(claim(1, "A"))] == ["quota forest 'F': there is no such forest"]
 
 
 @pytest.mark.parametrize(
@@ -203,26 +145,6 @@ def test_no_group_is_denied() -> None:
     assert str(violation) == "quota tree 'Typo': there is no such tree"
 
 
-def test_trees_outside_the_forest_do_not_stand_for_it() -> None:
-    """A claim that names only trees outside the forest has no group in the forest."""
-    manager = manager_of("T", "U")
-    manager.delete_tree_from_forest("F", "U")
-    outside = ForestModel(manager, "F", lambda _: {"U": "A"})
-
-    assert [str(each) for each in outside.check(claim(1, "A"))] == ["quota forest 'F': the request has no group in it"]
-    assert not list(ForestModel(manager, "F", lambda _: {"U": "A"}, unrestricted=True).check(claim(1, "A")))
-    assert not list(ForestModel(manager, "F", lambda _: {"T": "A", "U": "A"}).check(claim(1, "A")))
-
-
-def test_asked_without_an_id(model: EvictingModel) -> None:
-    """A check has no allocation id: the claim is checked like any other, even next to one with the id `?`."""
-    model.charge(claim(1, "A", 4)._replace(allocation_id="?"))
-    claim_found = claim(2, "B", 1, priority=1)._replace(allocation_id="")
-
-    assert {violation.name for violation in model.check(claim_found)} == {"R"}
-    assert list(model.evictions(claim_found)) == ["?"]
-
-
 def test_forest_lists_every_tree() -> None:
     """A denial by a forest names the nodes of every tree that has no room, in the order of the trees."""
     manager = manager_of("T")
@@ -233,31 +155,6 @@ def test_forest_lists_every_tree() -> None:
     at_roots = [violation.limit for violation in model.check(claim(1, "A", 9)) if violation.name == "R"]
 
     assert at_roots == [4, 1]
-
-
-def test_in_a_partition() -> None:
-    """Every query and every change of a partition reaches the tree."""
-    partition = Partition(models=[TreeModel(manager_of("T"), "T", lambda claim: claim.tags["team"])])
-    partition.adopt_application("app", SUE, "root.a", tags={"team": "A"})
-    assert partition.check("app", Resource(cpu=4))
-    assert partition.allocate("a1", "app", Resource(cpu=3), placeholder=True)
-    assert partition.replace("a1", "a2", Resource(cpu=2))
-    assert partition.resize("a2", Resource(cpu=4))
-    assert [violation.name for violation in partition.explain("app", Resource(cpu=1)).decision.violations] == ["R"]
-    assert partition.release("a2")
-    assert partition.check("app", Resource(cpu=4))
-
-
-def test_no_say() -> None:
-    """A claim that a tree does not limit, as its setup says, is neither checked nor counted there."""
-    manager = manager_of("T")
-    model = TreeModel(manager, "T", group_of, unrestricted=True)
-    free = claim(1, "free", 100)
-    model.charge(free)
-    model.refund(free)
-
-    assert (list(model.check(free)), list(model.evictions(free))) == ([], [])
-    assert manager.get_all_consumer_ids() == ()
 
 
 @given(documents(), st.data())

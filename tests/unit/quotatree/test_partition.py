@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import pytest
@@ -84,27 +83,6 @@ def _town(new_partition: Callable[..., AbstractPartition]) -> Town:
     return Town(new_partition)
 
 
-def test_questions_change_nothing(town: Town) -> None:
-    """A check and an explanation have the same result as the request itself, and change nothing."""
-    town.partition.allocate("1", "a", cpu(4))
-    before = town.seen(), shown(town.partition)
-
-    for amount in (1, 5, 99):
-        decision = town.partition.check("c", cpu(amount), priority=1)
-        assert (town.seen(), shown(town.partition)) == before
-        assert decision.allowed == (amount == 1)
-        if not decision:
-            assert town.partition.allocate("2", "c", cpu(amount), priority=1) == decision
-            assert str(town.partition.explain("c", cpu(amount), priority=1)).startswith(str(decision))
-    town.verify()
-
-
-def test_an_allocation_without_a_name_is_nobody(town: Town) -> None:
-    """A check is not confused with an allocation that has an odd id."""
-    assert town.partition.allocate("?", "a", cpu(1))
-    assert town.partition.check("a", cpu(1))
-
-
 def test_two_trees_of_one_manager(new_partition: Callable[..., AbstractPartition]) -> None:
     """Several trees of a manager may be models of one partition without a forest."""
     town = Town(new_partition)
@@ -122,21 +100,6 @@ def crowd(town: Town) -> None:
     for name, queue, amount in [("1", "a", 1), ("2", "a", 1), ("3", "b", 1), ("4", "c", 1), ("5", "c", 2)]:
         assert town.partition.allocate(name, queue, cpu(amount))
     assert town.partition.allocate("p", "a", cpu(1), placeholder=True)
-
-
-def test_states_that_follow_one_another_are_complete(town: Town) -> None:
-    """A state that reuses the unchanged nodes of the state before has all changes of the tree."""
-    steps: list[Callable[[], object]] = [
-        partial(crowd, town),
-        partial(town.partition.release, "1"),
-        partial(town.partition.resize, "5", cpu(1)),
-        partial(town.partition.release, "4"),
-    ]
-    for step in steps:
-        step()
-        states = [tree for report in town.partition.model_reports() for tree in report.state["trees"]]
-
-        assert states == [town.manager.view(tree["name"]).to_dict() for tree in states]
 
 
 #: What is denied, or raises, after something was charged or refunded.
@@ -174,19 +137,6 @@ def test_a_denied_gang_names_all_nodes(town: Town) -> None:
     ]
 
 
-def test_a_large_denied_gang_changes_nothing(town: Town) -> None:
-    """A gang that is denied before its last 100 allocations leaves the consumers at their nodes, in their order."""
-    for name, amount, priority in [("1", 2, 2), ("2", 1, 1), ("3", 1, 3)]:
-        assert town.partition.allocate(name, "a", cpu(amount), priority=priority)
-    before = town.seen()
-    gang = [AllocationRequest("n1", "b", cpu(99)), AllocationRequest("n2", "a", cpu(3), priority=3)]
-
-    assert not town.partition.allocate_all(
-        gang + [AllocationRequest(f"c{number}", "c", cpu(0)) for number in range(120)]
-    )
-    assert town.seen() == before
-
-
 @pytest.mark.parametrize("operation", REFUSED.values(), ids=REFUSED)
 def test_a_denial_changes_nothing(town: Town, operation: Callable[[AbstractPartition], object]) -> None:
     """A denied operation leaves partition and trees unchanged, the order of consumers included."""
@@ -194,19 +144,6 @@ def test_a_denial_changes_nothing(town: Town, operation: Callable[[AbstractParti
     before = town.seen(), shown(town.partition)
 
     assert not operation(town.partition)
-    assert (town.seen(), shown(town.partition)) == before
-    town.verify()
-
-
-def test_a_denial_after_the_group_is_gone(town: Town) -> None:
-    """An allocation whose group has left the tree keeps its amounts when a resize is denied."""
-    crowd(town)
-    cache = town.manager.get_tree_cache("T")
-    cache.delete_node("c")
-    town.manager.update_tree("T")
-    before = town.seen(), shown(town.partition)
-
-    assert not town.partition.resize("4", cpu(2))
     assert (town.seen(), shown(town.partition)) == before
     town.verify()
 
@@ -234,37 +171,6 @@ def test_exchanges_after_the_group_is_gone(town: Town, between: int) -> None:
     assert town.partition.release("real")
     town.partition.adopt("2", "c", cpu(1))
     assert town.manager.view("T").consumers["2"].node == "all"
-    town.verify()
-
-
-def test_requested_again_after_a_release(town: Town) -> None:
-    """An allocation that returns under its old id after a release is subject to the quotas."""
-    town.partition.adopt("1", "a", cpu(3))
-    town.partition.release("1")
-    assert town.partition.allocate("1", "a", cpu(3))
-
-    assert town.manager.view("T").consumers["1"].node == "x"
-
-
-def test_changes_from_elsewhere_are_kept(town: Town) -> None:
-    """The undo of a charge does not undo changes by another user of the manager."""
-    town.partition.allocate("1", "a", cpu(2))
-    town.partition.allocate("2", "a", cpu(1))
-    assert town.manager.deallocate("T", "2")
-    town.partition.allocate("3", "b", cpu(1))
-    for name in ("3", "2", "1"):
-        town.partition.release(name)
-
-    town.verify()
-
-
-def test_recovery(town: Town) -> None:
-    """Running allocations are adopted regardless of the quotas; the root holds one whose group is unknown."""
-    town.manager.get_tree_cache("U").delete_node("c")
-    town.manager.update_forest("F")
-    assert town.partition.adopt("1", "b", cpu(9)) == town.partition.adopt("2", "c", cpu(1)) == ()
-
-    assert [town.manager.view(tree).consumers["2"].node for tree in "TUV"] == ["c", "all", "c"]
     town.verify()
 
 

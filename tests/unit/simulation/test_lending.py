@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from io import StringIO
-from itertools import islice
 from typing import Final, get_args
 
 import pytest
 from rich.console import Console
 
 from support.partition_fixtures import SUE
-from support.places import EXAMPLES
 from support.reclaim_scenes import lending_models
-from ugm import Resource, load_config, parse_config
+from ugm import Resource, parse_config
 from ugm.cli.report.page import page
 from ugm.cli.report.terminal import render
 from ugm.configuration import PartitionConfig
@@ -22,11 +20,9 @@ from ugm.simulation import (
     GroupLending,
     GroupReclaim,
     Job,
-    JobMapping,
     JobOrderName,
     Recorder,
     Report,
-    read_swf,
     simulate,
 )
 
@@ -79,15 +75,6 @@ def test_a_group_reclaims_its_guarantee(kind: str) -> None:
     assert (report.submitted, report.started, report.still_waiting, report.is_clean) == (6, 6, 0, True)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_evicted_job_keeps_its_promise_with_reservations(kind: str) -> None:
-    """It waits again with the run time that it promises, and starts again."""
-    report = borrowing(JOBS, kind, reserves=True)
-
-    assert [one.jobs for one in report.reclaims] == [2]
-    assert (report.submitted, report.started, report.still_waiting, report.is_clean) == (6, 6, 0, True)
-
-
 @pytest.mark.parametrize("order", get_args(JobOrderName))
 @pytest.mark.parametrize("kind", KINDS)
 def test_groups_with_budgets(kind: str, order: JobOrderName) -> None:
@@ -110,14 +97,6 @@ def test_groups_with_budgets(kind: str, order: JobOrderName) -> None:
         assert report.reclaims == without.reclaims
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_reclaiming_the_owner_waits(kind: str) -> None:
-    """The owner waits for the borrower if groups do not reclaim."""
-    report = borrowing(JOBS, kind, reclaims=False)
-
-    assert (report.waiting.max, report.reclaims, report.end_time) == (90, (), 130)
-
-
 def test_what_a_group_borrows() -> None:
     """The borrower uses 4 of the other group for 10 seconds; the other one borrows nothing."""
     report = borrowing((job(1, 0, 10, "b", 10), job(2, 20, 10, "a", 1)), "elastic")
@@ -126,17 +105,6 @@ def test_what_a_group_borrows() -> None:
         GroupLending("elastic group", "b", "gpu", 6, 10, 40),
         GroupLending("elastic group", "a", "gpu", 4, 1, 0),
     )
-
-
-def test_groups_of_the_log() -> None:
-    """A part of the log in the examples: all jobs run, and groups borrow."""
-    jobs = islice(JobMapping(tags={"group": "group"}).jobs(read_swf(EXAMPLES / "grid.swf.gz")), 3000)
-    cluster = Resource.parse(vcore="200", memory="4Ti")
-    report = simulate(jobs, load_config(EXAMPLES / "grid-groups.yaml").partition(), cluster=cluster)
-
-    assert (report.started, report.still_waiting, report.is_clean) == (3000, 0, True)
-    assert any(one.borrowed for one in report.lending)
-    assert sum(one.delayed_seconds for one in report.limits) >= report.waiting.total
 
 
 def test_reports() -> None:
@@ -150,12 +118,3 @@ def test_reports() -> None:
         assert heading in text
         assert heading in page(report, recorder, title="lending")
     assert ["a", "b", "2", "20s"] in [line.split() for line in text.splitlines()]
-
-
-def test_page_without_models() -> None:
-    """Without models there is no such section."""
-    recorder = Recorder()
-    report = simulate([job(1, 0, 1, "a")], CONFIG, recorder=recorder)
-
-    assert (report.lending, report.reclaims) == ((), ())
-    assert "lending" not in page(report, recorder, title="")

@@ -46,16 +46,6 @@ def test_queue_levels(levels: tuple[str, ...], path: str) -> None:
     assert path == mapped(queue_levels=levels).queue
 
 
-def test_unknown_level_is_left_out() -> None:
-    """A level that the log leaves unknown is left out."""
-    assert mapped(RECORD._replace(queue=-1)).queue == "root.site40"
-
-
-def test_no_known_level() -> None:
-    """Without any known level the job is in the default queue."""
-    assert mapped(RECORD._replace(queue=-1, partition=-1), default_queue="batch").queue == "root.batch"
-
-
 def test_no_default_queue() -> None:
     """Without any known level, and without a default queue, the job asks for none."""
     assert mapped(RECORD._replace(queue=-1, partition=-1), default_queue="").queue == ""
@@ -73,12 +63,6 @@ def test_unknown_user_and_group() -> None:
     assert UserGroup("nobody") == mapped(RECORD._replace(user=-1, group=-1), unknown_user="nobody").user
 
 
-@pytest.mark.parametrize(("allocated", "requested", "vcore"), [(4, 8, 4000), (-1, 8, 8000), (-1, -1, 1000)])
-def test_processors(allocated: int, requested: int, vcore: int) -> None:
-    """Allocated processors count, else requested ones, else one."""
-    assert vcore == mapped(RECORD._replace(processors=allocated, requested_processors=requested)).usage["vcore"]
-
-
 @pytest.mark.parametrize(
     ("requested", "used", "memory"), [(1024, 2048, 1024 * KIB), (-1, 2048, 2048 * KIB), (-1, -1, 3 * GIB)]
 )
@@ -87,31 +71,6 @@ def test_memory(requested: int, used: int, memory: int) -> None:
     record = RECORD._replace(requested_memory=requested, memory=used)
 
     assert 4 * memory == mapped(record, memory_per_processor=3 * GIB).usage["memory"]
-
-
-def test_no_memory() -> None:
-    """With a default of 0, jobs of unknown memory ask for none."""
-    record = RECORD._replace(requested_memory=-1, memory=-1)
-
-    assert Resource(vcore=4000) == mapped(record, memory_per_processor=0).usage
-
-
-def test_cores_per_processor() -> None:
-    """A processor may count as more or less than a core."""
-    assert mapped(vcore_per_processor=500).usage["vcore"] == 2000
-
-
-def test_unknown_run_time() -> None:
-    """A job of unknown run time, as one that was cancelled, takes no time."""
-    assert mapped(RECORD._replace(run_time=-1)).run_time == 0
-
-
-def test_values_are_shared() -> None:
-    """Equal users and usages are one object, however many jobs have them."""
-    one, other = JobMapping().jobs([RECORD, RECORD._replace(number=8)])
-
-    assert one.user is other.user
-    assert one.usage is other.usage
 
 
 @pytest.mark.parametrize(
@@ -129,12 +88,6 @@ def test_bad_options(options: dict[str, Any], said: str) -> None:
         JobMapping(**options)
 
     assert said == str(caught.value)
-
-
-def test_bad_prefix() -> None:
-    """A prefix that makes no queue name is found with the first job."""
-    with pytest.raises(RequestError, match="expected 'root', or names below it separated by single dots"):
-        mapped(prefixes={"partition": "a site "})
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import replace
-from itertools import islice
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
 from ugm import Partition, Resource, UserGroup, parse_config
-from ugm.budgets import Budget, Budgets, Period
-from ugm.cli.demo import endless, play
 from ugm.server import History
 from ugm.simulation import Job, simulate
-from ugm.simulation.player import Player, VirtualClock
+from ugm.simulation.player import Player
 
 SUE = UserGroup("sue")
 LIMITS = parse_config(
@@ -57,20 +51,6 @@ def test_what_never_fits_is_turned_away() -> None:
     assert (len(player.running), len(player.waiting), partition.application_ids()) == (0, 0, ())
 
 
-def test_jobs_promise_their_durations_to_budgets() -> None:
-    """With budgets, jobs promise the requested time, and a job above the budget is rejected."""
-    clock = VirtualClock()
-    budgets = Budgets([Budget("each", user="*", amounts=Resource(vcore=10), period=Period.NONE)])
-    partition = Partition(LIMITS, models=[budgets], clock=lambda: clock.now)
-    jobs = [replace(job(1, 0, 4), requested_time=8), job(2, 0, 3), job(3, 0, 11)]
-    player = Player(partition, jobs, clock)
-    player.advance(3)
-    assert [(each.allocation_id, each.until) for each in partition.allocations()] == [("job-1", 8), ("job-2", None)]
-    assert (len(player.running), len(player.waiting)) == (1, 1), "8 seconds are promised of 10"
-    player.advance(4)
-    assert [(each.allocation_id, each.until) for each in partition.allocations()] == [("job-2", 7)]
-
-
 @settings(max_examples=examples(50))
 @given(
     st.lists(
@@ -91,24 +71,4 @@ def test_plays_as_the_replay(rows: list[tuple[int, int, int, str]]) -> None:
     player.advance(report.end_time)
     assert history.counts().get("allocated", 0) == report.started
     assert (len(player.running), len(player.waiting)) == (0, 0)
-    partition.verify()
-
-
-def test_endless_workload_goes_on_in_whole_days() -> None:
-    """After the last job the first comes again, with a new number, at the same time of a later day."""
-    again = list(islice(endless([job(1, 5, 10), job(2, 90_000, 10)]), 4))
-    assert [(one.number, one.submit_time) for one in again] == [(1, 5), (2, 90_000), (3, 172_805), (4, 262_800)]
-    assert list(endless([])) == []
-
-
-def test_play_stops_when_it_is_over() -> None:
-    """A player plays until it is stopped."""
-    partition = Partition(LIMITS)
-    player, over = Player(partition, endless([job(1, 0, 10)])), threading.Event()
-    thread = threading.Thread(target=play, args=(player, 50_000, over))
-    thread.start()
-    while player.now < 5:
-        assert thread.is_alive()
-    over.set()
-    thread.join()
     partition.verify()

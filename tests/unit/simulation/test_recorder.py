@@ -49,17 +49,6 @@ def test_the_report_is_the_same(jobs: list[Job], until: int | None) -> None:
     assert replay(jobs, until)[0] == simulate(jobs, CONFIG, until=until)
 
 
-@given(jobs=workloads())
-def test_peaks(jobs: list[Job]) -> None:
-    """The highest usage over time is the peak of the report, of the one whom the report may name."""
-    report, recorder = replay(jobs)
-
-    for limit in report.limits:
-        series = recorder.series(limit)
-        assert max(series.usage.high) == limit.peak
-        assert series.names == limit.names
-
-
 @given(jobs=workloads(), until=st.none() | st.integers(5000, 6000))
 def test_waiting(jobs: list[Job], until: int | None) -> None:
     """The jobs that wait over time make up the seconds of all limits."""
@@ -78,32 +67,3 @@ def test_running(jobs: list[Job]) -> None:
     assert sum(recorder.running.area) == sum(job.run_time for job in started)
     used = sum(job.run_time * job.usage["vcore"] for job in started)
     assert [sum(total.area) for total in recorder.totals.values()] == [used] * bool(started)
-
-
-def test_origin() -> None:
-    """Time begins with the first submission, so that a part of a longer log fills its plots."""
-    jobs = [Job(number, 10**6 + number, 60, "root.a", USERS[2], Resource(vcore=1000)) for number in range(5)]
-    _, recorder = replay(jobs)
-
-    assert (recorder.origin, recorder.end, recorder.width) == (10**6, 180, 1)
-
-
-def test_who_came_closest() -> None:
-    """Of several who came equally close to a limit, the one is shown who used most over time."""
-    jobs = [
-        Job(1, 0, 10, "root.b", USERS[1], Resource(vcore=1000)),
-        Job(2, 20, 50, "root.b", USERS[2], Resource(vcore=1000)),
-    ]
-    report, recorder = replay(jobs)
-    (limit,) = [limit for limit in report.limits if limit.limit_name == "*" and limit.resource == "vcore"]
-
-    assert (limit.peak_name, recorder.series(limit).name) == ("bob", "eve")
-
-
-def test_nothing_used() -> None:
-    """Under a limit that only turned jobs away, usage is none."""
-    report, recorder = replay([Job(1, 0, 10, "root.a", USERS[2], Resource(vcore=1000, gpu=1))])
-    _, empty = replay([])
-
-    assert all(max(recorder.series(limit).usage.high) == limit.peak for limit in report.limits)
-    assert (empty.end, empty.waiting.area, empty.totals) == (0, (0,), {})

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ugm import Partition, RequestError, Resource, UserGroup
+from ugm import Partition, Resource, UserGroup
 from ugm.config import (
     ChildTemplate,
     Extensions,
@@ -32,7 +30,6 @@ from ugm.simulation import (
     JobRejection,
     LimitSummary,
     Progress,
-    Report,
     UserImpact,
     WaitingTime,
     simulate,
@@ -74,13 +71,6 @@ def two_for_sue() -> PartitionConfig:
     return limited(LimitConfig(users=("sue",), max_resources=Resource(vcore=2)))
 
 
-def test_without_limits() -> None:
-    """Without limits every job starts when it comes."""
-    report = simulate([job(1, 0, 100, 50), job(2, 0, 100, 50)], limited())
-
-    assert (report.started, report.waiting.delayed, len(report.limits)) == (2, 0, 0)
-
-
 def test_a_release_starts_the_oldest_job_that_fits() -> None:
     """Jobs that do not fit are skipped, and keep later ones of their queue from nothing."""
     # Job 1 leaves at 10: job 2 needs both and is skipped, job 3 starts, and job 4 waits for 3 and 2.
@@ -99,33 +89,11 @@ def test_the_oldest_job_goes_first_across_queues() -> None:
     assert WaitingTime(3, 2, 9 + 18, 18, 18) == simulate(jobs, two_for_sue()).waiting
 
 
-def test_a_later_job_that_fits_overtakes() -> None:
-    """A job that fits is started when it arrives, even if others wait."""
-    report = simulate([job(1, 0, 10), job(2, 1, 10, 2), job(3, 2, 3)], two_for_sue())
-
-    assert WaitingTime(3, 1, 9, 9, 9) == report.waiting
-
-
 def test_release_and_submission_in_the_same_second() -> None:
     """What ends at a second is given back, then waiting jobs are asked for, then those that come at that second."""
     report = simulate([job(1, 0, 10, 2), job(2, 5, 10, 2), job(3, 10, 1, 2)], two_for_sue())
 
     assert WaitingTime(3, 2, 5 + 10, 10, 10) == report.waiting
-
-
-def test_what_ends_together_is_given_back_together() -> None:
-    """Of jobs that end at one second all is given back before anybody is asked for."""
-    jobs = [job(1, 0, 10), job(2, 0, 10), job(3, 1, 5, 2), job(4, 2, 5)]
-
-    # Room for one alone would have gone to job 4.
-    assert simulate(jobs, two_for_sue()).waiting == WaitingTime(4, 2, 9 + 13, 13, 13)
-
-
-def test_a_job_without_run_time() -> None:
-    """A job of 0 seconds needs room, and gives it back at the same second."""
-    report = simulate([job(1, 0, 10, 2), job(2, 1, 0, 2), job(3, 2, 5, 2)], two_for_sue())
-
-    assert (WaitingTime(3, 2, 9 + 8, 9, 9), 15) == (report.waiting, report.end_time)
 
 
 def test_what_can_never_fit_is_rejected() -> None:
@@ -149,22 +117,6 @@ def test_the_reason_is_what_never_fits() -> None:
     assert {limit.resource: limit.rejected for limit in report.limits} == {"vcore": 1, None: 0}
 
 
-def test_rejections_that_concern_most_jobs_come_first() -> None:
-    """Rejections are sorted by the number of jobs."""
-    report = simulate([job(1, 0, 1, 3), job(2, 0, 1, 4), job(3, 0, 1, 4)], two_for_sue())
-
-    assert [(rejection.first_job, rejection.jobs) for rejection in report.rejections] == [(2, 2), (1, 1)]
-
-
-def test_running_applications_are_limited() -> None:
-    """Every job is an application of its own."""
-    config = limited(LimitConfig(users=("*",), max_applications=1))
-
-    report = simulate([job(1, 0, 10), job(2, 1, 10), by(EVE, job(3, 1, 10))], config)
-
-    assert (WaitingTime(3, 1, 9, 9, 9), None) == (report.waiting, report.limits[0].resource)
-
-
 def test_figures_of_a_limit() -> None:
     """The summary of a limit has the jobs that it delayed, their users, the time, and the peak of the usage."""
     config = limited(LimitConfig(groups=("dev",), max_resources=Resource(vcore=4)))
@@ -176,15 +128,6 @@ def test_figures_of_a_limit() -> None:
     whom = (UserImpact("bob", 1, 9), UserImpact("sue", 1, 8))
     key = ("group", "root", "dev", "vcore", "root limits[0]")
     assert LimitSummary(*key, 4, 4, "dev", 1, 2, 17, 0, whom) == figures
-
-
-def test_a_wildcard_is_one_limit_of_many_users() -> None:
-    """A user wildcard holds for each user alone: the peak is that of the user who came nearest."""
-    config = limited(LimitConfig(users=("*",), max_resources=Resource(vcore=5)))
-
-    (figures,) = simulate([job(1, 0, 10, 3), by(BOB, job(2, 0, 10, 4))], config).limits
-
-    assert (figures.limit_name, figures.peak, figures.peak_name, figures.names) == ("*", 4, "bob", 2)
 
 
 def test_seconds_are_booked_on_the_limit_that_stands_in_the_way() -> None:
@@ -215,51 +158,6 @@ def test_longest_first() -> None:
     assert report.limits[0].users == (UserImpact("sue", 1, 50), UserImpact("bob", 1, 10))
 
 
-def test_those_delayed_equally_long() -> None:
-    """Users whom a limit delayed equally long come in the order of the jobs, then by name."""
-    config = limited(LimitConfig(users=("*",), max_applications=1))
-    eve = [by(EVE, job(number, 0, 10)) for number in (3, 4)] + [by(EVE, job(5, 20, 5)), by(EVE, job(6, 20, 1))]
-    bob = [by(BOB, job(7, 20, 15)), by(BOB, job(8, 20, 1))]
-
-    (limit,) = simulate([*eve, *bob, job(9, 20, 15), job(10, 20, 1)], config).limits
-
-    assert limit.users == (UserImpact("eve", 2, 15), UserImpact("bob", 1, 15), UserImpact("sue", 1, 15))
-
-
-def test_most_held() -> None:
-    """The report says how many jobs waited at the worst time."""
-    report = simulate(
-        [job(1, 0, 10, 2), job(2, 1, 1, 2), job(3, 1, 1, 2), job(4, 30, 10, 2), job(5, 31, 1, 2)], two_for_sue()
-    )
-
-    assert report.most_waiting == 2
-
-
-def test_peak_is_not_the_last_usage() -> None:
-    """The peak is the highest usage, whenever it was."""
-    assert simulate([job(1, 0, 10, 2), job(2, 50, 10, 1)], two_for_sue()).limits[0].peak == 2
-
-
-def test_every_group_of_a_user() -> None:
-    """A job counts in each of the groups that it came with."""
-    report = simulate([by(BOB, job(1, 0, 10)), job(2, 0, 10)], limited())
-
-    assert [(name, waiting.jobs) for name, waiting in report.groups] == [("dev", 2), ("test", 1)]
-
-
-def test_exempt_users_are_charged_to_their_group() -> None:
-    """A user without the group's limit still reduces what its members may use."""
-    config = limited(
-        LimitConfig(users=("sue",), max_applications=9), LimitConfig(groups=("dev",), max_resources=Resource(vcore=3))
-    )
-    jobs = [job(1, 0, 10, 5), by(BOB, job(2, 1, 5)), job(3, 2, 5)]
-
-    report = simulate(jobs, config, group_limits="unless-user-limited")
-
-    peaks = {limit.limit_name: limit.peak for limit in report.limits}
-    assert (peaks, report.waiting.max) == ({"sue": 2, "dev": 6}, 9)
-
-
 def test_stopping_the_clock() -> None:
     """Stopped in the middle, the replay says what is still waiting, and books the waiting so far."""
     jobs = [job(1, 0, 100, 2), job(2, 10, 100, 2), job(3, 60, 1, 2)]
@@ -273,27 +171,6 @@ def test_stopping_the_clock() -> None:
         report.end_time,
         report.limits[0].delayed_seconds,
     ) == (2, 1, 1, 50, 40)
-
-
-def test_the_last_second_counts() -> None:
-    """What happens at the second of the stop happens."""
-    report = simulate([job(1, 0, 10, 2), job(2, 1, 5, 2), job(3, 10, 1, 2)], two_for_sue(), until=10)
-
-    assert (report.submitted, report.started, report.still_waiting) == (3, 2, 1)
-
-
-def test_the_last_end_counts() -> None:
-    """What ends at the second of the stop is given back."""
-    report = simulate([job(1, 0, 10, 2), job(2, 1, 5, 2)], two_for_sue(), until=10)
-
-    assert (report.started, report.still_waiting) == (2, 0)
-
-
-def test_stopping_after_the_end() -> None:
-    """A clock that stops later than everything has ended changes nothing but the end."""
-    report = simulate([job(1, 0, 10)], two_for_sue(), until=50)
-
-    assert (report.started, report.still_waiting, report.end_time) == (1, 0, 50)
 
 
 def test_observer() -> None:
@@ -314,39 +191,6 @@ def test_a_queue_quota_holds_jobs() -> None:
 
     key = ("queue", "root.a", "", "vcore", "root.a")
     assert LimitSummary(*key, 4, 4, "root.a", 1, 1, 9, 0, (UserImpact("bob", 1, 9),)) == figures
-
-
-def test_applications_of_a_queue_are_limited() -> None:
-    """The number of applications that a queue takes counts running ones, in and below it."""
-    below = (QueueConfig("b"), QueueConfig("c"))
-    config = limited(queues=(QueueConfig("a", queues=below, max_applications=1),))
-    jobs = [job(1, 0, 10, queue="root.a.b"), job(2, 1, 10, queue="root.a.c")]
-
-    report = simulate(jobs, config)
-
-    assert WaitingTime(2, 1, 9, 9, 9) == report.waiting
-    assert [(limit.queue_path, limit.resource, limit.delayed_jobs) for limit in report.limits] == [("root.a", None, 1)]
-
-
-def test_created_queues_follow_their_template() -> None:
-    """A queue that placement creates holds jobs to what the template says, each queue alone."""
-    template = ChildTemplate(resources=QueueResources(max=Resource(vcore=2)))
-    config = configured(QueueConfig("root", child_template=template))
-    jobs = [job(1, 0, 10, 2), job(2, 1, 10), job(3, 1, 10, queue="root.b")]
-
-    report = simulate(jobs, config)
-
-    assert {limit.queue_path: limit.delayed_jobs for limit in report.limits} == {"root.a": 1, "root.b": 0}
-
-
-def test_the_size_of_the_cluster_is_a_limit() -> None:
-    """What the cluster offers holds the jobs of all queues, as the limit of the root."""
-    jobs = [job(1, 0, 10, 3), job(2, 1, 10, 3, queue="root.b")]
-
-    report = simulate(jobs, limited(), cluster=Resource(vcore=5))
-
-    (limit,) = report.limits
-    assert (limit.kind, limit.queue_path, limit.limit, limit.peak, limit.delayed_seconds) == ("queue", "root", 5, 3, 9)
 
 
 def test_what_the_cluster_does_not_offer() -> None:
@@ -378,51 +222,6 @@ def test_without_a_queue() -> None:
     )
 
 
-def test_placement_rules_decide() -> None:
-    """Rules may place a job elsewhere than it asks for, by its tags for example; its limits are those of that queue."""
-    rules = (PlacementRule(name="tag", value="namespace"), PlacementRule(name="fixed", value="b"))
-    queues = tuple(QueueConfig(name, max_applications=9) for name in "abc")
-    tagged = replace(job(1, 0, 1), tags={"namespace": "c"})
-
-    report = simulate([tagged, job(2, 0, 1)], configured(QueueConfig("root", queues=queues), rules))
-
-    assert sorted((limit.queue_path, limit.peak) for limit in report.limits) == [("root.b", 1), ("root.c", 1)]
-
-
-def test_a_waiting_job_keeps_its_queue() -> None:
-    """A waiting job has been placed: the queue that was created for it stays a leaf, and nothing is placed below it."""
-    jobs = [
-        job(1, 0, 5, 2, "root.b"),
-        job(2, 1, 5, 2, "root.a"),
-        job(3, 2, 1, 2, "root.a.c"),
-        job(4, 20, 1, 2, "root.a.c"),
-    ]
-
-    report = simulate(jobs, two_for_sue())
-
-    (rejection,) = report.rejections
-    assert (report.started, rejection.first_job) == (3, 3)
-    assert rejection.reason.endswith("root.a is a leaf and cannot have queues below it")
-
-
-def test_jobs_out_of_order() -> None:
-    """The jobs of a workload come in the order of their submission."""
-    with pytest.raises(RequestError) as caught:
-        simulate([job(1, 10, 1), job(2, 9, 1)], limited())
-
-    assert str(caught.value) == "jobs 2: submitted at 9, but an earlier job at 10"
-
-
-def test_a_number_twice() -> None:
-    """The number of a job names its application, and cannot be used again before that has ended."""
-    assert simulate([job(1, 0, 5), job(1, 5, 5)], limited()).started == 2
-    with pytest.raises(RequestError) as caught:
-        simulate([job(1, 0, 5), job(1, 4, 5)], limited())
-
-    assert str(caught.value) == "jobs 1: submitted again before the job of that number has ended"
-
-
-NAMES = st.sampled_from(["sue", "bob", "eve"])
 RESOURCES = st.fixed_dictionaries({}, optional={"vcore": st.integers(1, 6), "gpu": st.integers(0, 2)}).map(Resource)
 LIMITS = st.builds(
     LimitConfig,
@@ -570,23 +369,6 @@ def test_accounts_balance(jobs: list[Job], config: PartitionConfig, cluster: Res
     assert report.is_clean
 
 
-@given(ARRIVALS.map(workload), SETTINGS, CLUSTERS)
-def test_limits_hold(jobs: list[Job], config: PartitionConfig, cluster: Resource | None) -> None:
-    """No usage is ever above its limit."""
-    for figures in simulate(jobs, config, cluster=cluster).limits:
-        assert figures.peak <= figures.limit
-
-
-@given(ARRIVALS.map(workload), SETTINGS, CLUSTERS, st.integers(0, 40))
-def test_deterministic(jobs: list[Job], config: PartitionConfig, cluster: Resource | None, until: int) -> None:
-    """The same workload and configuration give an equal report."""
-
-    def again() -> Report:
-        return simulate(jobs, config, cluster=cluster, until=until)
-
-    assert again() == again()
-
-
 def turns(order: JobOrderName, fairshare: FairShareConfig | None = None) -> list[int]:
     """Return the waits of three users for one core: Sue has used it for 100 s, and Bob and Eve come after her."""
     config = replace(
@@ -601,108 +383,12 @@ def turns(order: JobOrderName, fairshare: FairShareConfig | None = None) -> list
     return [means[name] for name in ("sue", "bob", "eve")]
 
 
-def branch(name: str, *offsets: int, policy: str = "default", vcore: int | None = None) -> QueueConfig:
-    """Return a queue with one child at each level, with the offsets from the top down."""
-    most = QueueResources(max=None if vcore is None else Resource(vcore=vcore))
-    properties = {"priority.offset": str(offsets[0]), "priority.policy": policy}
-    below = (branch(name, *offsets[1:]),) if offsets[1:] else ()
-    return QueueConfig(name, queues=below, properties=properties, resources=most)
-
-
-def one_by_one(queues: tuple[QueueConfig, ...], paths: list[str], order: JobOrderName, slots: int = 1) -> list[int]:
-    """Return the waits of jobs in some queues, of which few may run, each for 100 s, and which all have to wait."""
-    config = limited(queues=queues)
-    config = replace(config, queues=(replace(config.root, max_applications=slots),))
-    jobs = [
-        replace(job(number, number, 100, queue=path), user=UserGroup(f"u{number}")) for number, path in enumerate(paths)
-    ]
-    report = simulate(jobs, config, order=order)
-
-    assert report.is_clean
-    return [wait.max for _, wait in sorted(report.users, key=lambda one: int(one[0][1:]))]
-
-
-def order_by_partition(queues: tuple[QueueConfig, ...], paths: list[str], slots: int) -> list[int]:
-    """Return the waits if each job that starts is the first one in the order of a partition."""
-    partition = Partition(limited(queues=queues))
-    waits, running = [0] * len(paths), deque[tuple[int, str]]()
-    for now in range(len(paths) * 101):
-        while running and running[0][0] == now:
-            partition.remove(running.popleft()[1])
-        if now < len(paths):
-            assert partition.submit(f"{now}", SUE, paths[now])
-            partition.request(f"{now}", f"{now}", Resource(vcore=1))
-        while len(running) < slots and (turns := partition.order()):
-            name = turns[0].request.allocation_id
-            assert partition.allocate(name, name, Resource(vcore=1))
-            running.append((now + 100, name))
-            waits[int(name)] = now - int(name)
-    return waits
-
-
-@pytest.mark.parametrize(
-    ("queues", "paths"),
-    [
-        ((branch("a", 2), branch("c", 0, 2)), ["root.c.c", "root.a"]),
-        ((branch("c", 1, 1), branch("d", 0, 2)), ["root.c.c", "root.d.d"]),
-        ((branch("c", 1, -1), branch("d", 0, 0, 0)), ["root.c.c", "root.d.d.d"]),
-        ((branch("a", 2), branch("c", 2, 0, policy="fence")), ["root.c.c", "root.a"]),
-    ],
-)
-def test_equal_priorities_at_different_depths(queues: tuple[QueueConfig, ...], paths: list[str]) -> None:
-    """If two branches have equal priorities, the older job is first, wherever the offsets are."""
-    queues = (*queues, branch("first", 0))
-
-    assert one_by_one(queues, ["root.first", *paths], "priority") == [0, 99, 198]
-    assert one_by_one(queues, ["root.first", *reversed(paths)], "priority") == [0, 99, 198]
-
-
-def test_priorities_below_a_fence() -> None:
-    """They decide between the queues of the fence, and not between the fence and its siblings."""
-    low, high = branch("low", 0), branch("high", 5)
-    fence = replace(branch("f", 1, policy="fence"), queues=(low, high))
-    queues = (fence, branch("a", 2), branch("first", 0))
-
-    waits = one_by_one(queues, ["root.first", "root.f.low", "root.f.high", "root.a"], "priority")
-    assert waits == [0, 299, 198, 97]
-
-
-OFFSETS = st.lists(st.integers(-1, 1), min_size=1, max_size=3)
-
-
-@given(
-    st.tuples(OFFSETS, OFFSETS, OFFSETS),
-    st.lists(st.sampled_from("abc"), max_size=12),
-    st.sampled_from(["priority", "fair"]),
-    st.integers(1, 3),
-)
-def test_the_order_of_a_partition(
-    offsets: tuple[list[int], ...], names: list[str], order: JobOrderName, slots: int
-) -> None:
-    """Without queues that have several children below the root, each job starts in the order of a partition."""
-    # A partition compares first the priorities and then the ratios.
-    queues = tuple(
-        branch(name, *(one if order == "priority" else [0] * len(one)), vcore=None if order == "priority" else 9)
-        for name, one in zip("abc", offsets, strict=True)
-    )
-    paths = {name: ".".join(["root", *[name] * len(one)]) for name, one in zip("abc", offsets, strict=True)}
-    jobs = [paths[name] for name in names]
-
-    assert one_by_one(queues, jobs, order, slots) == order_by_partition(queues, jobs, slots)
-
-
 def test_shares_decide() -> None:
     """Users that have used less come first; the shares of the configuration decide, or else all are equal."""
     assert turns("fifo") == [99, 108, 117]
     assert turns("share") == [119, 98, 107]
     shares = FairShareConfig(users={"sue": "1", "eve": "1000"}, accounts={"dev": "1"})
     assert turns("share", shares) == [109, 118, 97]
-
-
-def test_unknown_order() -> None:
-    """An order that does not exist is refused."""
-    with pytest.raises(RequestError, match="expected one of fifo, fair, share, priority"):
-        simulate([], limited(), order="lifo")  # type: ignore[arg-type]
 
 
 def test_usage_and_utilization() -> None:
@@ -716,15 +402,3 @@ def test_usage_and_utilization() -> None:
     assert report.logged == WaitingTime.of([7])
     assert report.usage_correlation is None
     assert simulate([job(1, 0, 1)], limited()).utilization[0].share is None
-
-
-def test_group_limits_that_do_not_apply() -> None:
-    """A waiting job does not wait for the limit of its group if the user has a limit of its own."""
-    user, limit = LimitConfig(users=("sue",), max_resources=Resource(vcore=4)), Resource(vcore=2)
-    group = LimitConfig(groups=("dev",), max_resources=limit)
-    queue = QueueConfig("a", resources=QueueResources(max=Resource(vcore=4)), limits=(user, group))
-    config = configured(QueueConfig("root", queues=(queue,)), ())
-    jobs = [Job(number, 0, 60, "root.a", UserGroup("sue", ("dev",)), Resource(vcore=4)) for number in (1, 2)]
-
-    assert simulate(jobs, config, group_limits="unless-user-limited").waiting.total == 60
-    assert simulate(jobs, config).rejected == 2

@@ -71,12 +71,6 @@ def test_waiting(waits: list[int], figures: WaitingTime) -> None:
     assert WaitingTime.of(waits) == figures
 
 
-def test_mean() -> None:
-    """The mean is over all jobs that started; without any it is 0."""
-    assert WaitingTime.of([0, 0, 0, 6]).mean == 1.5
-    assert WaitingTime.of([]).mean == 0.0
-
-
 def test_json() -> None:
     """The JSON of a report has these names, which programs rely on."""
     waiting = {"jobs": 3, "delayed": 2, "total": 80, "p95": 50, "max": 50, "mean": 26.667}
@@ -178,23 +172,6 @@ jobs  first  why
 """
 
 
-def test_plain_bars() -> None:
-    """Where the terminal knows ASCII alone, so does the report."""
-    (bar,) = [line for line in rendered(REPORT, encoding="ascii") if "(sue)" in line]
-
-    assert "##########----" in bar
-
-
-def test_limits_of_queues() -> None:
-    """A quota of a queue is told from the limits in it, and what the root allows of a resource is the cluster."""
-    quota = replace(LIMIT, kind=TrackingType.QUEUE, limit_name="", peak_name="root.prod")
-    root = replace(quota, queue_path="root", delayed_seconds=5)
-    report = rendered(replace(REPORT, limits=(quota, root, replace(root, resource=None, limit=4))))
-
-    words = [" ".join(line.split()[:3]) for line in report if line.startswith("root")]
-    assert words[:3] == ["root.prod the queue", "root the cluster", "root the queue"]
-
-
 def test_rejections_of_one_reason() -> None:
     """Rejections of many users and sizes for one reason are one line, with the first of their jobs."""
     one = replace(REPORT.rejections[0], reason="none", jobs=2, first_job=40)
@@ -204,43 +181,6 @@ def test_rejections_of_one_reason() -> None:
 
     assert report[report.index("jobs  first  why") + 1 :] == ["   5     40  none", "   1     17  too much", ""]
     assert other.to_dict()["usage"] is None
-
-
-def test_top() -> None:
-    """The number of lines of each table is limited; a table says how many are left out."""
-    report = rendered(replace(REPORT, users=tuple((f"user{n}", WaitingTime.of([9])) for n in range(5))), top=2)
-
-    assert "  3 more users" in report
-
-
-def test_fullest_limits_first() -> None:
-    """The bars are in the order of how full the limits became, whether or not they waiting jobs."""
-    idle = replace(LIMIT, limit_name="sue", peak=4 * 2**30, delayed_jobs=0, delayed_seconds=0)
-
-    report = rendered(replace(REPORT, limits=(LIMIT, idle)))
-
-    bars = [line for line in report if "\N{BOX DRAWINGS HEAVY HORIZONTAL}" in line]
-    assert ["user sue" in line for line in bars] == [True, False]
-    assert sum("user sue" in line for line in report) == 1
-
-
-def test_limits_that_took_over() -> None:
-    """A limit that delayed jobs only after another did is listed."""
-    assert "root.prod  user *       4Gi     0   100%       1m 30s  sue +1" in rendered(
-        replace(REPORT, limits=(replace(LIMIT, delayed_jobs=0),))
-    )
-
-
-@pytest.mark.parametrize(("peak", "colour"), [(3, "32"), (3.2, "33"), (4, "31")])
-def test_colours(peak: float, colour: str) -> None:
-    """A bar is green, from four fifths yellow, and red when the limit was reached."""
-    file = io.StringIO()
-    console = Console(file=file, width=80, force_terminal=True, color_system="standard")
-
-    report = replace(REPORT, limits=(replace(LIMIT, peak=int(peak * 2**30) + 1),))
-    render(report, console, title="", seconds=1)
-
-    assert f"\x1b[{colour}m\N{BOX DRAWINGS HEAVY HORIZONTAL}" in file.getvalue()
 
 
 def test_findings() -> None:
@@ -263,33 +203,6 @@ def test_what_is_not_printable() -> None:
 
     assert all(line.isprintable() for line in lines)
     assert sum(line.count(r"\x1b[31m\n[red]") for line in lines) == 11
-
-
-def test_nothing_to_show() -> None:
-    """A replay of nothing has a report, too."""
-    empty = Report(
-        submitted=0,
-        started=0,
-        rejected=0,
-        still_waiting=0,
-        most_waiting=0,
-        decisions=0,
-        end_time=0,
-        waiting=WaitingTime.of([]),
-        users=(),
-        groups=(),
-        limits=(),
-        rejections=(),
-        findings=(),
-    )
-
-    assert "jobs        0 submitted: 0 started, 0 rejected, 0 still waiting" in rendered(empty)
-
-
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_fits_the_terminal(width: int) -> None:
-    """No line is longer than the terminal is wide."""
-    assert max(map(len, rendered(REPORT, width=width))) <= width
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ugm.simulation import Envelope
-from ugm.simulation.series import Trace, coarser, fitting
+from ugm.simulation.series import Trace, fitting
 
 #: Seconds from one note to the next, and the amount from then on.
 NOTES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=60)
@@ -55,29 +55,6 @@ def test_merged(notes: list[tuple[int, int]], columns: int) -> None:
     wide = naive(notes, 1, end).merged(columns)
 
     assert wide == naive(notes, fitting(end, columns), end)
-
-
-def test_every_width_divides_the_next() -> None:
-    """Columns can be merged without being cut."""
-    width = 1
-    for _ in range(20):
-        assert coarser(width) % width == 0
-        width = coarser(width)
-
-
-def test_few_columns() -> None:
-    """A trace keeps no more columns than it is asked for, however often the amount changes."""
-    trace = Trace(10)
-    for now in range(5000):
-        trace.set(now, now % 7)
-
-    assert len(trace._closed) <= 10
-
-
-def test_means() -> None:
-    """The mean is over the time that a column has, and what holds where it has none."""
-    assert Envelope(10, 25, (0, 2, 4), (9, 9, 4), (20, 30, 20)).means() == (2.0, 3.0, 4.0)
-    assert Envelope(10, 10, (0, 4), (9, 4), (20, 0)).means() == (2.0, 4.0)
 
 
 @pytest.mark.parametrize(("end", "width"), [(0, 1), (959, 1), (960, 2), (86400 * 959, 86400), (10**10, 86400 * 128)])

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from cProfile import Profile
 from dataclasses import replace
 from fractions import Fraction
-from pstats import Stats
 from typing import Final
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ugm import Partition, RequestError, Resource, UserGroup
+from ugm import Partition, Resource, UserGroup
 from ugm.budgets import Budget, Budgets, Period
 from ugm.config import (
     BudgetConfig,
     Extensions,
-    LimitConfig,
     PartitionConfig,
     QueueConfig,
     QueueResources,
@@ -71,40 +67,12 @@ def test_who_runs_out_and_when() -> None:
     )  # fmt: skip
 
 
-def test_usage_across_the_end_of_a_period() -> None:
-    """Each second settles in its period, and the rest of a promise counts in the next one."""
-    report = simulate([job(1, 0, 100), job(2, MIDNIGHT, 70)], declaring(lab(100)), start=START)
-
-    assert ran(report) == [
-        ("lab", MIDNIGHT + DAY, 40, MIDNIGHT, 1),
-        ("lab", None, 70, None, 0),
-        ("lab", MIDNIGHT, 60, None, 0),
-    ]
-    assert report.waiting.max == DAY
-
-
-def test_an_early_end_gives_back() -> None:
-    """A job that ends before the time that its user requested leaves the rest to others."""
-    report = simulate([job(1, 0, 10, requested=50), job(2, 5, 30)], declaring(lab(60)), start=START)
-
-    assert report.waiting.max == 5
-    assert [(one.settled, one.denied_jobs) for one in report.budgets] == [(40, 1)]
-
-
 def test_an_overrun_is_settled() -> None:
     """A job that runs longer than its user requested goes on, and the budget may be exceeded."""
     report = simulate([job(1, 0, 30, requested=10), job(2, 40, 5)], declaring(lab(20, period="none")), start=START)
 
     assert [(one.settled, one.limit, one.ran_out, one.denied_jobs) for one in report.budgets] == [(30, 20, 40, 1)]
     assert "cannot fit, because the budget is never renewed" in report.rejections[0].reason
-
-
-def test_each_user() -> None:
-    """Each user has an account, also one of whom every job is denied."""
-    config = declaring(BudgetConfig("each", user="*", amounts=Resource(gpu=10), mode="safe"))
-    report = simulate([job(1, 0, 5), job(2, 1, 30, user=BEN)], config, start=START)
-
-    assert ran(report) == [("ben", None, 0, 1, 1), ("sue", None, 5, None, 0)]
 
 
 def test_weights_and_budgets_of_the_program() -> None:
@@ -145,28 +113,6 @@ def test_a_scheduled_limit() -> None:
     assert (limit.limit, limit.peak, limit.delayed_seconds, limit.rejected) == (4, 4, MIDNIGHT, 1)
 
 
-def test_changes_while_no_job_waits() -> None:
-    """A job that runs through many changes of limits costs no more, and a later job waits for the next change."""
-    calls = []
-    for days in (1, 10_000):
-        profile, noon = Profile(), MIDNIGHT + days * DAY - 12 * 3600
-        report = profile.runcall(simulate, [job(1, 0, noon, 1), job(2, noon, 10, 4)], nightly(2, 4), start=START)
-        calls.append(Stats(profile).total_calls)  # type: ignore[attr-defined] # not in the stubs
-
-        assert (report.started, report.waiting.max, report.end_time) == (2, 12 * 3600, MIDNIGHT + days * DAY + 10)
-    assert calls[1] < 1.2 * calls[0]
-
-
-def test_a_limit_of_users_by_schedule() -> None:
-    """Entries of limits change the number of applications and the resources, and apply to all queues below."""
-    entry = ScheduledLimit(hours="00:00-06:00", max_applications=2)
-    limit = LimitConfig(users=("*",), max_applications=1, ugm=LimitExtensions(schedule=(entry,)))
-    config = PartitionConfig(queues=(QueueConfig("a", limits=(limit,)),))
-    report = simulate([job(1, 0, 3600), job(2, 0, 3600)], config, start=START)
-
-    assert (report.waiting.max, report.limits[0].limit, report.limits[0].peak) == (MIDNIGHT, 2, 2)
-
-
 def test_jobs_that_no_change_helps() -> None:
     """A replay ends if a waiting job cannot start for more than a year; jobs that can never start are rejected."""
     entry = ScheduledLimit(until="2026-12-01", max_resources=Resource(gpu=4))
@@ -175,26 +121,6 @@ def test_jobs_that_no_change_helps() -> None:
     report = simulate([job(1, 0, 100, 3), job(2, 1, 10, 2), job(3, 70, 10, 3)], config, start=START)
 
     assert (report.still_waiting, report.started, report.rejected) == (1, 1, 1)
-
-
-def test_the_clock_stops() -> None:
-    """The last second is counted, and nothing after it."""
-    report = simulate([job(1, 0, 40), job(2, 5, 30)], declaring(lab(60)), start=START, until=MIDNIGHT + 10)
-
-    assert (report.still_waiting, [one.settled for one in report.budgets]) == (0, [40, 10])
-
-
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
-def test_the_first_start(zone: str) -> None:
-    """The workload may start in any year from 2 to 9999, in every time zone and with every period."""
-    first, last = -62_104_060_800, 253_402_214_399
-    for period in list(Period)[1:]:
-        for start in (first, last):
-            config = declaring(lab(60, period=period.value, zone=zone, carry="all"))
-            assert simulate([job(1, 0, 40), job(2, 5, 20)], config, start=start).started == 2
-        for start in (first - 1, last + 1, -(10**12), 10**12):
-            with pytest.raises(RequestError, match=r"start .*: expected a second of the years 2 to 9999"):
-                simulate([], declaring(), start=start)
 
 
 ARRIVALS = st.lists(

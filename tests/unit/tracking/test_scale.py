@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from support.line_counts import lines_run_by
-from support.tracking_fixtures import NOTHING, ONE, SUE, group, partition, user
+from support.tracking_fixtures import ONE, SUE, group, partition, user
 from ugm import Manager, Resource, UserGroup
 from ugm.configuration import PartitionConfig
 
@@ -62,18 +62,6 @@ def test_users() -> None:
     assert costs(crowded(200)) == costs(crowded(4_000))
 
 
-def test_applications() -> None:
-    """The number of applications makes no difference, not even of those of the same user and group in the queue."""
-
-    def crowded(others: int) -> Manager:
-        manager = prepared(LIMITS)
-        for number in range(others):
-            manager.increase(QUEUE, f"other-{number}", NOTHING, SUE)
-        return manager
-
-    assert costs(crowded(200)) == costs(crowded(4_000))
-
-
 def test_queues() -> None:
     """The number of queues makes no difference, whether configured or in use."""
 
@@ -88,17 +76,6 @@ def test_queues() -> None:
     assert costs(crowded(100)) == costs(crowded(2_000))
 
 
-def test_limits_per_queue() -> None:
-    """The number of limits of a queue makes no difference."""
-
-    def crowded(others: int) -> Manager:
-        more = [user(f"user-{number}", memory=9) for number in range(others)]
-        more += [group(f"group-{number}", memory=9) for number in range(others)]
-        return prepared(partition({path: [*more, *limits] for path, limits in BY_QUEUE.items()}))
-
-    assert costs(crowded(10)) == costs(crowded(2_000))
-
-
 def test_after_a_swap() -> None:
     """After a change of the configuration the number of users makes no difference: only one of them is updated."""
 
@@ -110,28 +87,3 @@ def test_after_a_swap() -> None:
         return manager
 
     assert costs(crowded(200)) == costs(crowded(4_000))
-
-
-def test_swap() -> None:
-    """Putting another configuration in force costs the same with any number of users."""
-
-    def swap(others: int) -> int:
-        manager = prepared(LIMITS)
-        for number in range(others):
-            manager.increase(QUEUE, f"other-{number}", ONE, UserGroup(f"user-{number}"))
-        return lines_run_by(lambda: manager.update_config(partition({})))
-
-    assert swap(200) == swap(4_000)
-
-
-def test_depth_counts() -> None:
-    """The measured cost is not constant: more limits on the path to the root increase it."""
-
-    def increase(depth: int) -> int:
-        names = "abcdefgh"[:depth]
-        config = {".".join(["root", *names[:end]]): [user("sue", memory=9)] for end in range(depth + 1)}
-        manager, path = Manager(partition(config)), ".".join(["root", *names])
-        manager.increase(path, "app-1", ONE, SUE)
-        return lines_run_by(lambda: manager.increase(path, "app-1", ONE, SUE))
-
-    assert increase(2) < increase(4) < increase(8)

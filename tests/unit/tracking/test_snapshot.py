@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import pickle
 from typing import Any, TypeAlias
 
 import pytest
 
-from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
+from support.tracking_fixtures import NOTHING, SUE, group, partition, user
 from ugm import Manager, Resource, UserGroup
 from ugm.tracking import QueueUsage
 
@@ -116,51 +114,6 @@ def test_groups_of_the_enforcement_document() -> None:
     assert shown(document, [usage.to_dict() for usage in manager.get_groups_resources()]) == document
 
 
-def test_fields() -> None:
-    """Both documents' fields are always there, limits too."""
-    manager = run(Manager(partition({"root": [group("tester", vcore=10_000)]})))
-    (shown,), (team,) = manager.get_users_resources(), manager.get_groups_resources()
-
-    assert set(shown.to_dict()) == {"userName", "groups", "queues"}
-    assert set(team.to_dict()) == {"groupName", "users", "applications", "queues"}
-    assert set(shown.to_dict()["queues"]) == {
-        "queuename",
-        "queuePath",
-        "resourceUsage",
-        "runningApplications",
-        "children",
-        "maxApplications",
-        "maxResources",
-    }
-
-
-def test_json() -> None:
-    """The dictionaries of a snapshot can be written as JSON."""
-    manager = run(Manager(partition({"root": [group("tester", vcore=10_000)]})))
-
-    shown = [usage.to_dict() for usage in manager.get_users_resources()]
-    shown += [usage.to_dict() for usage in manager.get_groups_resources()]
-
-    assert json.loads(json.dumps(shown)) == shown
-
-
-def test_sorted() -> None:
-    """Users, groups, queues and applications are sorted by name."""
-    manager = Manager(partition({"root": [group("ops", memory=9), group("dev", memory=9)]}))
-    manager.increase("root.b", "app-3", ONE, SUE)
-    manager.increase("root.a", "app-2", ONE, SUE)
-    manager.increase("root.b", "app-1", ONE, BOB)
-    manager.increase("root.b", "app-0", ONE, UserGroup("cleo", ("ops",)))
-    users, groups = manager.get_users_resources(), manager.get_groups_resources()
-
-    assert [usage.user_name for usage in users] == ["bob", "cleo", "sue"]
-    assert [usage.group_name for usage in groups] == ["dev", "ops"]
-    assert groups[0].users == ("bob", "sue")
-    assert groups[0].applications == ("app-1", "app-2", "app-3")
-    assert [child.queue_path for child in users[2].queues.children] == ["root.a", "root.b"]
-    assert list(users[2].groups) == ["app-2", "app-3"]
-
-
 def test_only_queues_in_use() -> None:
     """A queue is shown if something runs in it or below, also without usage."""
     manager = Manager(partition({"root.a.b": [user("sue", memory=9)], "root.c": [user("sue", memory=9)]}))
@@ -186,25 +139,6 @@ def test_only_queues_in_use() -> None:
     )
 
 
-def test_zeros_are_not_shown() -> None:
-    """A resource without usage is not shown."""
-    manager = Manager()
-    manager.increase("root", "app-1", Resource(memory=1, pods=1), SUE)
-    manager.decrease_tracked_resource("root", "app-1", Resource(pods=1), remove_app=False, user=SUE)
-
-    assert manager.get_users_resources()[0].to_dict()["queues"]["resourceUsage"] == {"memory": 1}
-
-
-def test_limits_follow_the_configuration() -> None:
-    """The limits of a snapshot are those in force, also of a user that has been idle since they changed."""
-    manager = Manager(partition({"root": [user("*", memory=9)]}))
-    manager.increase("root", "app-1", ONE, SUE)
-    manager.update_config(partition({"root": [user("sue", applications=4)]}))
-    (usage,) = manager.get_users_resources()
-
-    assert (usage.queues.max_resources, usage.queues.max_applications) == (None, 4)
-
-
 def test_snapshot_stays() -> None:
     """A snapshot is immutable, and later operations do not change it."""
     manager = run(Manager())
@@ -215,26 +149,3 @@ def test_snapshot_stays() -> None:
     assert usage.to_dict() == before
     with pytest.raises(AttributeError):
         usage.user_name = "other"  # type: ignore[misc] # what is tested
-
-
-def test_snapshot_is_a_copy() -> None:
-    """Changing the JSON of a snapshot does not affect the manager."""
-    manager = run(Manager(partition({"root": [group("tester", vcore=10_000)]})))
-    (usage,) = manager.get_users_resources()
-    before = usage.to_dict()
-    changed = usage.to_dict()
-    changed["groups"].clear()
-    changed["queues"]["resourceUsage"].clear()
-    changed["queues"]["children"].clear()
-
-    assert usage.to_dict() == before
-    assert [again.to_dict() for again in manager.get_users_resources()] == [before]
-
-
-def test_snapshots_are_values() -> None:
-    """Snapshots compare by content and survive pickling."""
-    manager = run(Manager(partition({"root": [group("tester", vcore=10_000)]})))
-    users, groups = manager.get_users_resources(), manager.get_groups_resources()
-
-    assert users == manager.get_users_resources()
-    assert pickle.loads(pickle.dumps((users, groups))) == (users, groups)  # noqa: S301 - made here

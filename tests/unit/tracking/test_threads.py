@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from random import Random
 from threading import Event
 from typing import Final
@@ -12,9 +11,9 @@ import pytest
 
 from support.threads import THREADS, run
 from support.tracking_fixtures import NOTHING, ONE, SUE, group, partition, user
-from ugm import Manager, Request, RequestError, Resource, TrackingType, UserGroup
+from ugm import Manager, Resource, UserGroup
 from ugm.configuration import PartitionConfig
-from ugm.testing import check_never_above, exposed, verify_all
+from ugm.testing import exposed, verify_all
 
 #: The most that each user, and the group, may use under every one of `CONFIGS`.
 MOST_OF_A_USER: Final = 20
@@ -130,100 +129,4 @@ def test_limit_is_reached_and_not_passed(steps: int) -> None:
     run(work)
     assert sum(granted) == most
     assert manager.get_user_resources(SUE) == Resource(memory=most)
-    verify_all(manager)
-
-
-@budgets
-def test_first_and_last_application(steps: int) -> None:
-    """Trackers that are created and dropped concurrently lose no usage."""
-    manager = Manager(partition({"root": [user("*", applications=THREADS), group("dev", memory=THREADS)]}))
-
-    def work(number: int) -> None:
-        for _ in range(steps):
-            assert manager.increase("root.a", f"app-{number}", ONE, SUE)
-            manager.decrease_tracked_resource("root.a", f"app-{number}", ONE, remove_app=True, user=SUE)
-
-    run(work)
-    assert exposed(manager) == {"users": {}, "groups": {}}
-    verify_all(manager)
-
-
-@budgets
-def test_gangs_are_seen_whole(steps: int) -> None:
-    """A batch is never visible in part, while it is granted or taken back."""
-    manager = Manager(partition({"root": [group("dev", memory=30, applications=9)]}))
-
-    def work(number: int) -> None:
-        gang = [Request("root.a", f"app-{number}-{part}", ONE, USERS[part]) for part in range(3)]
-        for _ in range(steps):
-            if manager.increase_all(gang):
-                for request in gang:
-                    manager.replace(*request[:2], ONE, ONE, request.user)
-
-    def sample(done: Event) -> None:
-        while not done.is_set():
-            assert (manager.get_group_resources("dev") or NOTHING).get("memory", 0) % 3 == 0
-            check_never_above(manager)
-
-    run(work, sample)
-    assert manager.get_group_resources("dev") == Resource(memory=30)
-    verify_all(manager)
-
-
-@budgets
-def test_limits_by_hand(steps: int) -> None:
-    """Limits may be set through live trackers while usage and configurations change."""
-    manager = Manager(CONFIGS[0])
-    workers = [Worker(manager, number) for number in range(THREADS)]
-
-    def set_by_hand(done: Event) -> None:
-        random = Random(0)
-        while not done.is_set():
-            for tracker in (manager.get_user_tracker("ana"), manager.get_group_tracker("dev")):
-                if tracker is not None:
-                    with suppress(RequestError):  # what ran there has just ended
-                        tracker.set_max_resources(Resource({random.choice(["memory", "pods", "fpga"]): 9}), "root.b")
-                    with suppress(RequestError):
-                        tracker.set_max_applications(random.randint(0, 3))
-
-    run(lambda number: workers[number].work(steps), set_by_hand, swapping(manager))
-    verify_all(manager)
-    for worker in workers:
-        for key in list(worker.held):
-            worker.give_back(key, everything=True)
-    assert exposed(manager) == {"users": {}, "groups": {}}
-
-
-def test_limit_by_hand_holds_for_threads() -> None:
-    """No thread exceeds a limit after it was set by hand."""
-    manager = Manager()
-    manager.increase("root.a", "app-1", ONE, SUE)
-    tracker = manager.get_user_tracker("sue")
-    assert tracker is not None
-    tracker.set_max_resources(Resource(memory=100))
-
-    def work(_: int) -> None:
-        for _step in range(50):
-            manager.increase("root.a", "app-1", ONE, SUE)
-
-    run(work)
-    assert manager.get_user_resources(SUE) == Resource(memory=100)
-
-
-def test_questions_change_nothing_for_others() -> None:
-    """Any number of threads may query while others make changes: every answer is consistent."""
-    manager = Manager(CONFIGS[1])
-    workers = [Worker(manager, number) for number in range(THREADS)]
-
-    def ask(done: Event) -> None:
-        while not done.is_set():
-            manager.check("root.a", "ghost", ONE, USERS[0])
-            manager.headroom("root.b.c", "ana-1", USERS[0])
-            manager.can_run_app("root.a", "ghost", USERS[1])
-            manager.effective_limits(USERS[2], "root.a")
-            for usage in manager.get_users_resources():
-                assert set(usage.groups) == set(usage.queues.running_applications)
-            assert "ghost" not in [each.name for each in manager.exceeded_limits() if each.kind is TrackingType.USER]
-
-    run(lambda number: workers[number].work(100), ask, swapping(manager))
     verify_all(manager)
