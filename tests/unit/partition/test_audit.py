@@ -96,39 +96,6 @@ def test_reconcile(partition: Partition) -> None:
     partition.verify()
 
 
-def test_reconcile_keeps_what_an_allocation_is(partition: Partition) -> None:
-    """A corrected allocation stays a placeholder, keeps its priority, and stays terminating."""
-    partition.preempt("p")
-    running = running_in(partition) | {"p": RunningAllocation("p", "app", memory(2))}
-    partition.reconcile(partition.audit(running.values()))
-    allocation = partition.allocation("p")
-    assert allocation is not None
-    assert allocation[2:7] == (memory(2), "terminating", True, 2, True)
-    partition.verify()
-
-
-@pytest.mark.parametrize("amount", [1, 2])
-def test_reconcile_what_is_pending(partition: Partition, amount: int) -> None:
-    """What runs although it is still asked for is held then, in the size in which it runs."""
-    partition.reconcile(
-        partition.audit([*running_in(partition).values(), RunningAllocation("waits", "app", memory(amount))])
-    )
-    allocation = partition.allocation("waits")
-    assert allocation is not None
-    assert allocation[2:7] == (memory(amount), "held", False, 3, True)
-    partition.verify()
-
-
-def test_reconcile_a_failing_application(partition: Partition) -> None:
-    """A failing application whose allocation runs in another size is counted until that is released."""
-    partition.fail("other")
-    running = running_in(partition) | {"other": RunningAllocation("other", "other", memory(2))}
-    assert partition.reconcile(partition.audit(running.values()))
-    assert partition.release("other")
-    assert partition.application("other") is None
-    partition.verify()
-
-
 def test_reconcile_too_late(partition: Partition) -> None:
     """A difference is left alone where the ledger has changed since the audit, or the application has gone."""
     running = running_in(partition) | {
@@ -159,13 +126,4 @@ def test_reconcile_with_models() -> None:
 
     assert partition.reconcile(report)
     assert (model.used, second.used) == (3, 3)
-    partition.verify()
-
-
-def test_reconcile_what_no_node_offers(partition: Partition) -> None:
-    """What runs is counted even in a resource that no node offers."""
-    partition.add_node("n", memory(9))
-    running = running_in(partition) | {"app": RunningAllocation("app", "app", Resource(memory=5, gpu=2))}
-    partition.reconcile(partition.audit(running.values()))
-    assert list(map(str, partition.exceeded_limits())) == ["queue root: 2 of 0 gpu used, 2 too much"]
     partition.verify()

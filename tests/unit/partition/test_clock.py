@@ -122,52 +122,6 @@ def test_a_pending_allocation_has_a_duration_and_no_end(partition: Partition, cl
     assert until(partition, "1") == 2060
 
 
-def test_a_repeated_call_keeps_the_first_end(partition: Partition, clock: SetClock) -> None:
-    """A retry comes later and has the same answer; one without a promise is another request."""
-    partition.allocate("1", "app", memory(1), duration=60)
-    clock.now = 1030
-    assert partition.allocate("1", "app", memory(1), duration=60)
-    assert partition.allocate_all([AllocationRequest("1", "app", memory(1), duration=60)])
-    partition.request("1", "app", memory(1), duration=60)
-    assert until(partition, "1") == 1060
-    with pytest.raises(RequestError, match="the id is in use with another duration"):
-        partition.allocate("1", "app", memory(1))
-
-
-def test_changes_keep_the_end(partition: Partition, clock: SetClock) -> None:
-    """A resize, a preemption and a replacement keep the promised end."""
-    partition.allocate("1", "app", memory(1), placeholder=True, duration=60)
-    clock.now = 1030
-    partition.resize("1", memory(2))
-    partition.replace("1", "2", memory(1))
-    partition.preempt("2")
-
-    assert until(partition, "2") == 1060
-
-
-def test_a_replacement_that_was_requested_has_its_own_end(partition: Partition, clock: SetClock) -> None:
-    """The duration of the pending allocation counts from the replacement."""
-    partition.allocate("1", "app", memory(1), placeholder=True, duration=60)
-    partition.request("2", "app", memory(1), duration=10)
-    partition.request("3", "app", memory(1))
-    clock.now = 1055
-    partition.replace("1", "2", memory(1))
-    assert until(partition, "2") == 1065
-
-    partition.allocate("4", "app", memory(1), placeholder=True, duration=60)
-    partition.replace("4", "3", memory(1))
-    assert until(partition, "3") == 1115
-
-
-def test_an_audit_keeps_the_end(partition: Partition) -> None:
-    """A corrected allocation keeps its end; one that runs although it was pending ends after its duration."""
-    partition.allocate("1", "app", memory(1), duration=60)
-    partition.request("2", "app", memory(1), duration=30)
-    partition.reconcile(partition.audit([("1", "app", memory(2)), ("2", "app", memory(1))]))
-
-    assert (until(partition, "1"), until(partition, "2")) == (1060, 1030)
-
-
 @pytest.mark.parametrize("duration", [0, -1, True, 1.5, "60", MAX_DURATION + 1])
 def test_wrong_durations(partition: Partition, duration: Any) -> None:  # noqa: ANN401 - what may be passed
     """A duration is a positive number of whole seconds, and nothing changes otherwise."""
@@ -192,15 +146,6 @@ def test_the_clock_is_read_once_for_a_promise_and_else_never(partition: Partitio
     assert clock.readings == 0
     partition.allocate_all([AllocationRequest(name, "app", memory(1), duration=9) for name in "345"])
     assert clock.readings == 1
-
-
-def test_a_clock_that_goes_back_stands_still(partition: Partition, clock: SetClock) -> None:
-    """An earlier time counts as the last one."""
-    partition.allocate("1", "app", memory(1), duration=60)
-    clock.now = 10
-    partition.allocate("2", "app", memory(1), duration=60)
-
-    assert until(partition, "2") == 1060
 
 
 @pytest.mark.parametrize("now", [float("nan"), True, None, 10**12, -(10**12)])
@@ -233,57 +178,6 @@ def test_a_model_gets_the_time_first_and_once_in_each_call(clock: SetClock) -> N
         assert [name for name, _ in model.calls].count("at") == clock.readings == 1
 
 
-def test_a_model_sees_promised_ends(clock: SetClock) -> None:
-    """Claims have their ends, except pending ones."""
-    model = Curfew(1060)
-    partition = with_application(Partition(CONFIG, models=[model], clock=clock))
-    assert not partition.allocate("1", "app", memory(1))
-    assert not partition.allocate("1", "app", memory(1), duration=61)
-    partition.request("1", "app", memory(1), duration=60)
-    model.calls.clear()
-    assert partition.allocate("1", "app", memory(1), duration=60)
-
-    assert model.calls == [("at", 1000), ("check", 1060), ("remove_pending", None), ("charge", 1060)]
-    assert partition.headroom("app", duration=60) == memory(99)
-    assert partition.headroom("app", duration=61) == Resource(memory=0, vcore=0)
-
-
-def test_a_model_that_is_replaced_gets_the_time(clock: SetClock) -> None:
-    """The new model gets the time before it is charged."""
-    old, new = Curfew(2000), Curfew(2000)
-    partition = with_application(Partition(CONFIG, models=[old], clock=clock))
-    partition.allocate("1", "app", memory(1), duration=60)
-    clock.now = 1001
-    partition.replace_model(old, new)
-
-    assert new.calls == [("at", 1001), ("reset", None), ("charge", 1060)]
-
-
-def test_a_model_that_raises_at_a_time_is_reset(clock: SetClock) -> None:
-    """Its state is unknown then; the caller gets the error, and nothing else changes."""
-
-    class Raising(Curfew):
-        raises = False
-
-        def at(self, now: int) -> None:
-            """Note the time, and raise an error."""
-            super().at(now)
-            if self.raises:
-                raise ZeroDivisionError
-
-    model = Raising(2000)
-    partition = with_application(Partition(CONFIG, models=[model], clock=clock))
-    partition.allocate("1", "app", memory(1), duration=60)
-    model.raises = True
-    with pytest.raises(ZeroDivisionError):
-        partition.release("1")
-    model.raises = False
-    model.calls.clear()
-    partition.verify()
-    assert partition.allocation_ids() == ("1",)
-    assert partition.release("1")
-
-
 def test_a_store_keeps_ends_and_rounds_its_time_down(tmp_path: Path) -> None:
     """The time of a change is its instant in the store, and a restart changes no end."""
     instant = SetClock(1000.999)
@@ -301,16 +195,3 @@ def test_a_store_keeps_ends_and_rounds_its_time_down(tmp_path: Path) -> None:
         instant.now = 1001
         partition.allocate("2", "app", memory(1), duration=7)
         assert until(partition, "2") == 1008
-
-
-def test_a_query_and_a_change_of_a_store_have_one_time(tmp_path: Path) -> None:
-    """A change is never stamped earlier than the time that a query has read."""
-    instant, model = SetClock(1000), Curfew(10**6)
-    with open_partition(tmp_path / "store", CONFIG, models=[model], clock=instant) as partition:
-        with_application(partition)
-        instant.now = 5000
-        partition.check("app", memory(1), duration=1)
-        instant.now = 2000
-        partition.allocate("1", "app", memory(1), duration=1)
-        assert until(partition, "1") == 5001
-        assert model.now == 5000

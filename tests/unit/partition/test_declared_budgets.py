@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import pytest
 
 from support.declared_models import BY_QUEUE, ELASTIC, GROUPS, TREE
-from support.interruption_points import Interruption, points_in
 from ugm import Partition, RequestError, Resource, UserGroup
 from ugm.budgets import Budget, BudgetChange, Budgets
-from ugm.configuration import BudgetConfig, ElasticConfig, Extensions, LimitConfig, PartitionConfig, QueueConfig
+from ugm.configuration import BudgetConfig, ElasticConfig, Extensions, PartitionConfig, QueueConfig
 from ugm.events import BudgetChanged, Event
-from ugm.partition.config.compiled import CompiledConfig
-from ugm.partition.config.plan import make_config_plan
 
 HOUR, DAY = 3600, 86_400
 #: November 23, 2026, at noon in UTC.
@@ -89,16 +83,6 @@ def test_a_budget_continues_with_another_configuration() -> None:
     assert setting.remaining() == {("lab", "lab"): 38}
 
 
-def test_another_carry_over_applies_to_later_periods() -> None:
-    """Accounts without usage close the periods before a new configuration by the old rule."""
-    setting = Setting(lab(period="day"))
-    setting.now += 10 * DAY
-    setting.partition.configure(declaring(lab(period="day", carry="all")))
-    assert setting.remaining() == {("lab", "lab"): 10}
-    setting.now += 2 * DAY
-    assert setting.remaining() == {("lab", "lab"): 30}
-
-
 @pytest.mark.parametrize("other", [{"period": "day"}, {"zone": "Asia/Kathmandu"}, {"queue": "root.a"}])
 def test_a_budget_with_other_accounts_starts_empty(other: dict[str, Any]) -> None:
     """A budget with another period, time zone or owner has no past."""
@@ -108,43 +92,6 @@ def test_a_budget_with_other_accounts_starts_empty(other: dict[str, Any]) -> Non
 
     setting.partition.configure(declaring(lab(**other)))
     assert setting.remaining() == {("lab", "lab"): 9}
-
-
-def test_limits_and_budgets_change_together() -> None:
-    """A configuration that cannot be applied changes neither limits nor budgets."""
-    setting = Setting(lab())
-    setting.partition.allocate("0", "a", gpu(1), duration=2 * HOUR)
-    limit = LimitConfig(users=("sue",), max_resources=gpu(1))
-    broken = replace(declaring(lab(1), replace(lab(), zone="Mars")), limits=(limit,))
-
-    with pytest.raises(RequestError, match="no such time zone"):
-        setting.partition.configure(broken)
-    assert setting.remaining() == {("lab", "lab"): 8}
-    setting.partition.configure(replace(declaring(lab(3)), limits=(limit,)))
-    assert setting.remaining() == {("lab", "lab"): 1}
-    assert [one.kind for one in setting.partition.check("a", gpu(2), duration=HOUR).violations] == ["user", "budget"]
-
-
-def failing(partition: Partition, operation: Callable[[], object]) -> None:
-    """Let an operation fail after all of its steps."""
-
-    def fail() -> None:
-        operation()
-        raise ArithmeticError
-
-    with pytest.raises(ArithmeticError):
-        partition._transactions.run(fail)
-
-
-def test_a_configuration_that_is_undone_changes_no_account() -> None:
-    """The accounts of the old configuration stay if the operation fails after the new budgets were made."""
-    setting = Setting(lab())
-    setting.partition.allocate("0", "a", gpu(1), duration=2 * HOUR)
-    setting.now += HOUR
-    before, compiled = setting.partition.budget_accounts(), CompiledConfig.of(declaring(lab(1, carry="all")))
-    failing(setting.partition, lambda: setting.partition._administration.configure(compiled))
-    assert setting.partition.budget_accounts() == before
-    setting.partition.verify()
 
 
 def test_groups_and_nodes_have_budgets() -> None:
@@ -224,21 +171,6 @@ def test_an_invalid_change_has_no_effect(change: Any) -> None:  # noqa: ANN401 -
     assert setting.remaining() == {("lab", "lab"): 10}
 
 
-def test_a_change_that_is_undone_leaves_nothing_behind() -> None:
-    """If the operation fails after the change, the accounts and the remembered ids are as before."""
-    setting = Setting(BudgetConfig("each", user="*", amounts=gpu(1), unit="hour"), lab())
-    changes = [
-        BudgetChange.refill("each", gpu(HOUR), owner="new", change_id="1"),
-        BudgetChange.set("lab", gpu(5), change_id="2"),
-        BudgetChange.transfer("lab", "each", gpu(5), recipient_owner="other", change_id="3"),
-    ]
-    before = setting.remaining()
-    for change in changes:
-        failing(setting.partition, partial(setting.partition._administration.change_budget, change))
-        assert setting.remaining() == before
-    assert all(map(setting.partition.change_budget, changes))
-
-
 def test_budgets_of_the_program_can_be_changed() -> None:
     """A change finds the model that has the budget."""
     own = Budgets([Budget("own", amounts=gpu(100))], start=NOON)
@@ -269,47 +201,3 @@ def test_a_plan_says_whom_it_would_stop_and_when() -> None:
     assert setting.partition.budget_accounts()[0].exhausted == NOON + 6 * HOUR
     assert setting.partition.plan(planned).exhausting == ()
     assert [one.name for one in setting.partition.plan(declaring(lab(1, carry="all"))).newly_exceeded] == ["lab"]
-
-
-def test_a_plan_can_be_made_elsewhere() -> None:
-    """The copy that a plan is made of has the past of budgets, and can be sent to another process."""
-    setting = Setting(lab(1000))
-    setting.partition.allocate("0", "a", gpu(1), duration=2 * HOUR)
-    setting.now += HOUR
-    given = setting.partition.plan_input()
-    sent = pickle.loads(pickle.dumps(given))  # noqa: S301 - written by this test
-    planned = setting.partition.plan(declaring(lab(6)))
-
-    assert make_config_plan(sent, planned.compiled)[:4] == planned[:4]
-    assert make_config_plan(sent, planned.compiled).exhausting == planned.exhausting != ()
-
-
-def test_interrupted_transfer_after_a_promised_end() -> None:
-    """What an account has promised is counted once, although a transfer is interrupted while it forgets passed ends."""
-    budgets = (lab(period="none"), BudgetConfig("each", user="*", amounts=gpu(90), unit="hour"))
-    change = BudgetChange.transfer("lab", "each", gpu(1), recipient_owner="sue")
-    setting = Setting(*budgets)
-
-    @contextmanager
-    def transferring() -> Iterator[Callable[[], object]]:
-        nonlocal setting
-        setting = Setting(*budgets)
-        for name, duration in (("1", 100), ("2", 900), ("3", 20_000)):
-            assert setting.partition.allocate(name, "a", gpu(1), duration=duration)
-        setting.now += 1000
-        yield lambda: setting.partition.change_budget(change)
-
-    def remaining() -> object:
-        return setting.remaining(), str(setting.partition.allocate("4", "a", gpu(1), duration=40_000))
-
-    with transferring() as transfer:
-        before = remaining()
-    with transferring() as transfer:
-        transfer()
-        after = remaining()
-    points = [point for point in points_in(transferring) if "budgets" in point.code.co_filename][::3]
-    for point in points:
-        with transferring() as transfer:
-            Interruption(point).run(transfer)
-        assert remaining() in (before, after), point
-    assert len(points) > 100

@@ -8,27 +8,24 @@ from threading import Thread
 
 import pytest
 
-from ugm import Allocation, AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm import Allocation, AllocationRequest, Partition, Resource, UserGroup, parse_config
 from ugm.events import (
     Allocated,
     AllocationRequested,
     ApplicationEnded,
     ApplicationFailing,
-    ApplicationSubmitted,
     ConfigurationChanged,
     Denied,
     Event,
     GroupAssigned,
     NodeChanged,
-    PartitionClosed,
     Preempted,
-    QueueQuotaSet,
     Released,
     RequestWithdrawn,
     Resized,
     event_to_dict,
 )
-from ugm.partition import AllocationState, ApplicationState, GangStyle
+from ugm.partition import AllocationState, ApplicationState
 
 SUE = UserGroup("sue", ("dev",))
 ONE = Resource(memory=1)
@@ -77,45 +74,6 @@ def held(name: str, usage: Resource = ONE, state: AllocationState = AllocationSt
     return Allocation(name, "app", usage, state, placeholder=False, priority=0, preemptible=True)
 
 
-def test_submitted() -> None:
-    """A submission is told with all that it says, and a queue's own quota after it was given."""
-    follower = Follower()
-    follower.partition.submit("app", SUE, "A", tags={"tier": "gold"}, quota=ONE)
-
-    assert follower.news() == [
-        QueueQuotaSet("root.a", ONE),
-        ApplicationSubmitted("app", SUE, "root.a", "A", {"tier": "gold"}, GangStyle.SOFT),
-    ]
-
-
-def test_a_rejected_submission_is_no_event() -> None:
-    """Nothing has happened if an application finds no queue."""
-    follower = Follower()
-    follower.partition.submit("app", SUE)
-
-    assert follower.news() == []
-
-
-def test_first_allocation(follower: Follower) -> None:
-    """The first allocation links the application to its group; the second does not, nor does one after a pause."""
-    follower.partition.allocate("a", "app", ONE)
-    assert follower.news() == [GroupAssigned("app", "sue", "dev"), Allocated(held("a"))]
-    follower.partition.release("a")
-    assert follower.news() == [Released(held("a"))]
-    follower.partition.allocate("b", "app", ONE)
-    assert follower.news() == [Allocated(held("b"))]
-
-
-def test_a_repeated_call_is_no_event(follower: Follower) -> None:
-    """A repeated grant, preemption or release makes no event."""
-    for _ in range(2):
-        follower.partition.allocate("a", "app", ONE)
-        follower.partition.preempt("a")
-    assert follower.news()[1:] == [Allocated(held("a")), Preempted(held("a", state=AllocationState.TERMINATING))]
-    assert [follower.partition.release("a") for _ in range(2)] == [True, False]
-    assert len(follower.news()) == 1
-
-
 def test_pending(follower: Follower) -> None:
     """A pending allocation is told when it is asked for, and when it is withdrawn, but not when it is granted."""
     pending = AllocationState.PENDING
@@ -141,13 +99,6 @@ def test_denied(follower: Follower) -> None:
     together = follower.partition.allocate_all(gang)
 
     assert follower.news() == [Denied((request,), decision), Denied(tuple(gang), together)]
-
-
-def test_gang(follower: Follower) -> None:
-    """The allocations of a gang are told one by one."""
-    follower.partition.allocate_all([AllocationRequest("a", "app", ONE), AllocationRequest("b", "app", ONE)])
-
-    assert follower.news() == [GroupAssigned("app", "sue", "dev"), Allocated(held("a")), Allocated(held("b"))]
 
 
 def test_resized_and_replaced(follower: Follower) -> None:
@@ -195,14 +146,6 @@ def test_nodes_and_configuration(follower: Follower) -> None:
     ]
 
 
-def test_refused_calls_are_no_event(follower: Follower) -> None:
-    """An operation that raises changes nothing and makes no event."""
-    with pytest.raises(RequestError):
-        follower.partition.allocate("a", "nobody", ONE)
-
-    assert follower.news() == []
-
-
 def test_every_event_is_json(follower: Follower) -> None:
     """Every event can be sent as JSON, under its name."""
     follower.partition.allocate("a", "app", Resource(memory=9))
@@ -245,30 +188,3 @@ def test_numbers_are_without_gaps_between_threads() -> None:
     for thread in threads:
         thread.join()
     assert sorted(numbers) == list(range(1, 401))
-
-
-def test_subscribers_must_be_callable() -> None:
-    """Somebody who cannot be told is refused."""
-    with pytest.raises(RequestError, match=r"^subscribers 5: expected a callable$"):
-        Partition(subscribers=[5])  # type: ignore[list-item] # the mistake that is tested
-
-
-def test_closing(follower: Follower) -> None:
-    """That a partition takes nothing more is told once, before what follows from it."""
-    follower.partition.terminate(confirm=True)
-    follower.partition.terminate(confirm=True)
-
-    assert follower.news() == [
-        PartitionClosed(),
-        ApplicationFailing("app"),
-        ApplicationEnded("app", ApplicationState.FAILED),
-    ]
-
-
-def test_adopted_with_its_group() -> None:
-    """The group that an application was charged to before is told with it."""
-    follower = Follower()
-    follower.partition.adopt_application("app", SUE, "root.a", group="dev")
-    follower.partition.adopt_application("other", SUE, "root.a", group=None)
-
-    assert [event.group for event in follower.news() if isinstance(event, ApplicationSubmitted)] == ["dev", None]

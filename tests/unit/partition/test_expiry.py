@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ from support.partition_fixtures import SUE, changing_nothing, memory, partition_
 from ugm import Partition, RequestError, Resource
 from ugm.budgets import Budget, Budgets
 from ugm.events import Renewed, Subscriber
-from ugm.partition import Allocation, AllocationState
-from ugm.partition.engine.application import PromisedEnds
+from ugm.partition import AllocationState
 from ugm.store import StoredPartition, open_partition
 
 
@@ -124,34 +122,6 @@ def test_misuse_of_renew(clock: Clock, name: str, duration: int, reason: str) ->
     assert str(caught.value) == reason
 
 
-def test_failing_application(clock: Clock) -> None:
-    """The terminating allocations of a failing application cannot be renewed."""
-    partition = timed(clock)
-    partition.fail("app")
-
-    with pytest.raises(RequestError, match="terminating"):
-        partition.renew("a", 600)
-
-
-@pytest.mark.parametrize("call", [Partition.overdue, Partition.expire, Partition.release_overdue])
-def test_misuse_of_the_time(clock: Clock, call: Callable[[Partition, object], object]) -> None:
-    """A time is a number of whole seconds."""
-    with pytest.raises(RequestError) as caught:
-        call(timed(clock), 1.5)
-    assert str(caught.value) == "now 1.5: expected whole seconds"
-
-
-def test_clock_that_goes_back(clock: Clock) -> None:
-    """An earlier time counts as the last one, so nothing that was overdue stops being overdue."""
-    partition = timed(clock)
-    clock.now = 1_060
-    assert len(partition.overdue()) == 2
-    clock.now = 5
-
-    assert len(partition.overdue()) == 2
-    assert partition.expire() == ("a", "b")
-
-
 def test_budget_decides_on_renewals(clock: Clock) -> None:
     """A later end is checked by budgets, an earlier one is not; a denial changes nothing and is an event."""
     seen: list[Any] = []
@@ -194,19 +164,3 @@ def test_store(tmp_path: Path, clock: Clock) -> None:
         assert partition.allocations() == before
         assert [one.allocation_id for one in partition.overdue()] == ["c", "a"]
         partition.verify()
-
-
-def test_the_index_stays_small() -> None:
-    """Ends of allocations that are gone do not accumulate, and all others are found."""
-    rows: dict[str, Allocation] = {}
-    index = PromisedEnds(rows)
-    for number in range(10_000):
-        name, end = str(number), number % 97
-        rows[name] = Allocation(name, "app", memory(1), AllocationState.HELD, *(False, 0, True, end))
-        index.add(end, name)
-        if number >= 50:
-            del rows[str(number - 50)]
-
-    assert len(index._heap) <= 200
-    expected = sorted((row.until, name) for name, row in rows.items() if row.until is not None and row.until <= 90)
-    assert index.until(90) == [name for _, name in expected]

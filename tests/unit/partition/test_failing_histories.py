@@ -12,7 +12,6 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from threading import Event as Flag
 from threading import Thread
 from typing import Final
 
@@ -258,30 +257,3 @@ def test_threads_with_subscribers() -> None:
     assert crowd.numbers == list(range(1, len(crowd.numbers) + 1))
     crowd.follower.require_same(crowd.partition)
     assert crowd.model.state() == ledger_of(crowd.partition)
-
-
-def test_slow_subscriber_in_another_thread() -> None:
-    """While a subscriber is busy, other threads change the partition; their events come after those before them."""
-    numbers: list[int] = []
-    busy, finished = Flag(), Flag()
-
-    def follow(first: int, events: tuple[Event, ...]) -> None:
-        if first == 1:
-            busy.set()
-            assert finished.wait(10)
-        numbers.extend(range(first, first + len(events)))
-
-    partition = partition_of(subscribers=[follow])
-    slow = Thread(target=partition.submit, args=("slow", SUE, "root.a"))
-    slow.start()
-    assert busy.wait(10)
-    models = [Thread(target=partition.submit, args=(name, SUE, "root.a")) for name in "abc"]
-    for thread in models:
-        thread.start()
-    while len(partition.applications()) < 4:
-        time.sleep(0.001)
-    assert numbers == []
-    finished.set()
-    for thread in (slow, *models):
-        thread.join(10)
-    assert numbers == [1, 2, 3, 4]

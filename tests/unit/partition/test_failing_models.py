@@ -23,7 +23,7 @@ from support.failing_models import (
 )
 from support.locks import is_locked
 from support.partition_fixtures import SUE, BrokenError, config, memory, shown
-from ugm import AllocationRequest, Decision, Partition, ReentrantCallError, RequestError, Resource, Violation
+from ugm import AllocationRequest, Decision, Partition, ReentrantCallError, Resource, Violation
 from ugm.decision import SUSPENDED
 from ugm.events import Event
 
@@ -228,40 +228,7 @@ def test_model_raises_everywhere(operation: str) -> None:
         fails(case)
 
 
-def test_every_call_fails_somewhere() -> None:
-    """The operations of this module lead to every call of a model."""
-    calls = {case.fuse.call for operation in OPERATIONS for case in cases(operation)}
-    assert calls == {*CHANGES, "check", "evictions"}
-
-
 # While a failed operation or a denial is undone
-
-
-@pytest.mark.parametrize("error", [BrokenError, RequestError("usage", 1, "of the model")])
-@pytest.mark.parametrize("resettable", [False, True])
-def test_denial_that_cannot_be_undone(error: Exception | type[Exception], *, resettable: bool) -> None:
-    """A model that raises while a denied change is taken back fails the operation, and is not trusted further."""
-    scene = Scene(0, resettable=resettable)
-    before = shown(scene.partition)[:-1]
-
-    def trap(call: str, is_after: bool) -> None:  # noqa: FBT001 - as it is called
-        if call == "charge" and is_after:
-            raise error
-
-    scene.failing.trap = trap
-    with pytest.raises((BrokenError, RequestError)):
-        scene.partition.resize("1", licences(9))
-    scene.failing.trap = None
-    assert shown(scene.partition)[:-1] == before
-    if not resettable:
-        is_suspended(scene)
-    # The charge of the ledger has met the trap as well.
-    elif "suspended" in str(scene.partition.check("other", Resource())):
-        new = ResettableFailing(9)
-        scene.partition.replace_model(scene.failing, new)
-        scene.models[0] = scene.failing = new
-    scene.verify(failing=True)
-    assert scene.partition.allocate("after", "other", Resource())
 
 
 def test_reset_that_fails() -> None:
@@ -278,17 +245,6 @@ def test_reset_that_fails() -> None:
     scene.failing.trap = None
     assert [violation.kind for violation in scene.partition.allocate("n", "app", licences(1)).violations] == [SUSPENDED]
     scene.partition.replace_model(scene.failing, scene.failing)
-    scene.verify(failing=True)
-    assert scene.partition.allocate("n", "app", licences(1))
-
-
-def test_replacement_that_fails() -> None:
-    """A model that cannot be charged with the ledger does not become part of the partition."""
-    scene = Scene(1, resettable=False)
-    new = Failing()
-    new.arm(Fuse("charge", 2, is_after=False))
-    with pytest.raises(BrokenError):
-        scene.partition.replace_model(scene.failing, new)
     scene.verify(failing=True)
     assert scene.partition.allocate("n", "app", licences(1))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.partition_fixtures import SUE, Waiting, changing_nothing, memory, partition_of
+from support.partition_fixtures import SUE, Waiting, memory, partition_of
 from ugm import Partition
 
 
@@ -29,26 +29,6 @@ styles = pytest.mark.parametrize("style", ["soft", "hard"])
 
 
 @styles
-def test_time_out_without_a_gang(style: str) -> None:
-    """Without placeholders there is nothing to wait for."""
-    partition = gang(style)
-    partition.allocate("real", "app", memory(1))
-    with changing_nothing(partition):
-        assert partition.time_out_gang("app") == ()
-
-
-@styles
-def test_time_out_of_a_complete_gang(style: str) -> None:
-    """A gang whose placeholders have all been replaced runs on."""
-    partition = gang(style, "1", "2")
-    for name in "12":
-        assert partition.replace(name, f"r{name}", memory(2))
-    with changing_nothing(partition):
-        assert partition.time_out_gang("app") == ()
-    assert state(partition) == "running"
-
-
-@styles
 @pytest.mark.parametrize("ended", [False, True], ids=["running", "ended"])
 def test_time_out_of_a_gang_partly_replaced(style: str, *, ended: bool) -> None:
     """A gang some of whose placeholders have been replaced, even if that has ended since, goes on without the rest."""
@@ -62,17 +42,6 @@ def test_time_out_of_a_gang_partly_replaced(style: str, *, ended: bool) -> None:
     assert partition.release("2")
     assert state(partition) == ("completing" if ended else "running")
     partition.verify()
-
-
-@styles
-def test_time_out_with_a_real_allocation(style: str) -> None:
-    """An application with placeholders and a real allocation continues with the real one."""
-    partition = gang(style, "1", "2")
-    partition.allocate("real", "app", memory(2))
-    assert partition.time_out_gang("app") == ("1", "2")
-    for name in "12":
-        partition.release(name)
-    assert state(partition) == "running"
 
 
 def test_soft_time_out() -> None:
@@ -105,19 +74,3 @@ def test_hard_time_out() -> None:
     for name in "12":
         partition.release(name)
     assert state(partition) is None
-
-
-@pytest.mark.parametrize(("style", "left"), [("soft", "new"), ("hard", None)])
-def test_time_out_before_any_placeholder(style: str, left: str | None) -> None:
-    """Placeholders that were never allocated are withdrawn; the hard application has failed then."""
-    partition = gang(style, pending=("1", "2"))
-    assert partition.time_out_gang("app") == ()
-    assert (state(partition), partition.allocations()) == (left, ())
-
-
-def test_time_out_repeated() -> None:
-    """A time-out may be repeated until the placeholders have gone."""
-    partition = gang("soft", "1")
-    assert partition.time_out_gang("app") == partition.time_out_gang("app") == ("1",)
-    partition.release("1")
-    assert partition.time_out_gang("app") == ()

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from support.examples import graded
-from support.interrupted_partitions import BUSY, CONFIG, SCENES, Operation, Scene, Setup, interrupt, prepared
+from support.interrupted_partitions import BUSY, CONFIG, SCENES, Operation, Setup, interrupt, prepared
 from support.interruption_points import points_in
 from support.partition_fixtures import BOB, SUE, config, memory
 from ugm import AllocationRequest, Partition, Resource
-from ugm.budgets import BudgetChange
-from ugm.configuration import BudgetConfig, Extensions, PartitionConfig
 from ugm.elastic.model import GROUP_TAG
 from ugm.partition import RunningAllocation
 
@@ -100,49 +97,6 @@ def fill_waiting(partition: Partition) -> None:
 SMALL: Final = {"wake": Setup(CONFIG, fill_waiting)}
 
 
-class Budgeted(Scene):
-    """A partition with declared budgets, some time after its allocations began."""
-
-    #: `state` lets the time go back, and accounts do not.
-    uses = 1
-
-    def build(self) -> None:
-        """Make the partition."""
-        self.now = 1000
-        self.partition = Partition(BUDGETED, clock=lambda: self.now)
-        BUSY.fill(self.partition)
-        self.now = 4600
-
-    def state(self) -> object:
-        """Return everything that can be seen, with the accounts now and later."""
-        self.now = 4600
-        shown_now = super().state(), self.partition.budget_accounts()
-        self.now = 9000
-        later = self.partition.budget_accounts()
-        self.now = 4600
-        return *shown_now, later
-
-
-def _budgets(*hours: int) -> PartitionConfig:
-    each = BudgetConfig("each", user="*", amounts=memory(hours[0]), unit="hour", mode="admit", period="day")
-    rest = [BudgetConfig(f"all {one}", amounts=memory(one), mode="admit", unit="hour") for one in hours[1:]]
-    return replace(CONFIG, ugm=Extensions(budgets=(each, *rest)))
-
-
-BUDGETED: Final = _budgets(100, 200)
-#: Operations on a partition with budgets.
-BUDGET_OPERATIONS: Final[dict[str, Operation]] = {
-    "refill": lambda p: p.change_budget(BudgetChange.refill("each", memory(5), owner="eve", change_id="1")),
-    "set": lambda p: p.change_budget(BudgetChange.set("all 200", memory(5))),
-    "transfer": lambda p: p.change_budget(BudgetChange.transfer("all 200", "each", memory(5), recipient_owner="sue")),
-    "configure": lambda p: p.configure(_budgets(50, 200, 70)),
-    "allocate": lambda p: p.allocate("n", "one", memory(1)),
-    "resize": lambda p: p.resize("two", memory(6)),
-    "release": lambda p: p.release("one"),
-    "accounts": lambda p: p.budget_accounts(),
-}
-
-
 #: Every operation on every scene.
 CASES: Final = list(itertools.product(OPERATIONS, SCENES))
 #: Every operation on one scene, for the default run.
@@ -163,33 +117,6 @@ def test_interrupted_at_some_points(name: str, kind: str, distance: int, quick_f
     assert len(points) > 100
     chosen = points[sum(map(ord, name + kind)) % distance % len(points) :: distance * max(1, len(points) // 4000)]
     assert interrupt(scene, operation, chosen) == len(chosen) > 0
-
-
-def test_undone_requests_keep_their_places() -> None:
-    """A request that an interrupted operation has removed and restored is not behind later requests."""
-    scene, operation = Scene(), OPERATIONS["release what is pending"]
-    points = points_in(lambda: prepared(scene, operation))[::3]
-    assert interrupt(scene, operation, points) == len(points) > 100
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "refill" else pytest.mark.ci) for name in BUDGET_OPERATIONS]
-)
-def test_interrupted_budgets(name: str) -> None:
-    """Whatever the instruction, all accounts are as before or after the operation, now and later."""
-    scene, operation = Budgeted(), BUDGET_OPERATIONS[name]
-    points = points_in(lambda: prepared(scene, operation))
-    chosen = points[sum(map(ord, name)) % CI_DISTANCE % len(points) :: CI_DISTANCE]
-    assert interrupt(scene, operation, chosen) == len(chosen) > 0
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("name", BUDGET_OPERATIONS)
-def test_budgets_interrupted_at_every_point(name: str) -> None:
-    """The same at every point."""
-    scene, operation = Budgeted(), BUDGET_OPERATIONS[name]
-    points = points_in(lambda: prepared(scene, operation))
-    assert interrupt(scene, operation, points) == len(points) > 100
 
 
 @pytest.mark.deep

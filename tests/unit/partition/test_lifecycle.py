@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.partition_fixtures import BOB, SUE, changing_nothing, config, memory, partition_of, refused, shown, started
+from support.partition_fixtures import BOB, SUE, changing_nothing, memory, partition_of, refused, started
 from ugm import Partition
 from ugm.partition import ApplicationState
 
@@ -29,54 +29,6 @@ def running(partition: Partition) -> int:
     return root.running_applications
 
 
-def test_new(partition: Partition) -> None:
-    """A submitted application is new, and does not run."""
-    assert (state(partition), running(partition)) == ("new", 0)
-
-
-def test_accepted(partition: Partition) -> None:
-    """With something pending an application is accepted, and does not run."""
-    partition.request("1", "app", memory(1))
-    assert (state(partition), running(partition), partition.users()) == ("accepted", 0, ())
-
-
-def test_new_again(partition: Partition) -> None:
-    """An application that withdraws all that it asked for is as new."""
-    before = shown(partition)
-    partition.request("1", "app", memory(1))
-    partition.release("1")
-    assert shown(partition) == before
-
-
-def test_running_from_the_first_allocation(partition: Partition) -> None:
-    """The first allocation starts an application; the models change nothing about that."""
-    for name in "123":
-        assert partition.allocate(name, "app", memory(1))
-        assert (state(partition), running(partition)) == ("running", 1)
-
-
-def test_running_until_the_last_is_gone(partition: Partition) -> None:
-    """An application runs until its last allocation is gone, in whatever order they go."""
-    for name in "12":
-        partition.allocate(name, "app", memory(1))
-    partition.release("1")
-    assert (state(partition), running(partition)) == ("running", 1)
-    partition.release("2")
-    assert (state(partition), running(partition), partition.users()) == ("completing", 0, ())
-
-
-def test_running_while_something_is_pending(partition: Partition) -> None:
-    """Without an allocation an application runs on as long as something is pending."""
-    partition.allocate("1", "app", memory(1))
-    partition.request("2", "app", memory(1))
-    partition.release("1")
-    assert (state(partition), running(partition)) == ("running", 1)
-    assert [queue.running_applications for queue in partition.queue("root.a").walk()] == [1]  # type: ignore[union-attr]  # it is there
-
-    partition.release("2")
-    assert (state(partition), running(partition)) == ("completing", 0)
-
-
 def test_running_holds_its_place(partition: Partition) -> None:
     """Who runs with nothing but pending requests keeps models from the place; who is completing does not."""
     partition.submit("next", BOB, "root.a")
@@ -86,31 +38,6 @@ def test_running_holds_its_place(partition: Partition) -> None:
     assert not partition.allocate("n", "next", memory(1))
     partition.release("2")
     assert partition.allocate("n", "next", memory(1))
-
-
-def test_running_again(partition: Partition) -> None:
-    """A completing application runs again with its next allocation, if there is a place for it."""
-    partition.submit("next", BOB, "root.a")
-    partition.allocate("1", "app", memory(1))
-    partition.release("1")
-    partition.allocate("n", "next", memory(1))
-
-    assert str(partition.allocate("1", "app", memory(1))) == (
-        "denied, waiting can help:\n  queue root.a: 1 of 1 applications running, 1 more requested"
-    )
-    partition.release("n")
-    assert partition.allocate("1", "app", memory(1))
-    assert (state(partition), state(partition, "next")) == ("running", "completing")
-
-
-def test_accepted_again(partition: Partition) -> None:
-    """A completing application that asks for more is accepted again, and does not run."""
-    partition.allocate("1", "app", memory(1))
-    partition.release("1")
-    partition.request("2", "app", memory(1))
-    assert (state(partition), running(partition)) == ("accepted", 0)
-    partition.release("2")
-    assert state(partition) == "completing"
 
 
 def test_complete(partition: Partition) -> None:
@@ -124,83 +51,6 @@ def test_complete(partition: Partition) -> None:
     partition.verify()
 
 
-def test_complete_a_new_one(partition: Partition) -> None:
-    """An application that never ran can be completed, too."""
-    assert partition.complete("app").state is ApplicationState.COMPLETED
-
-
-def test_complete_too_early(partition: Partition) -> None:
-    """An application that holds something, or has something pending, cannot be completed."""
-    partition.allocate("1", "app", memory(1))
-    partition.request("2", "app", memory(1))
-    with refused(partition, "application_id 'app': the application has 1 granted and 1 pending allocations"):
-        partition.complete("app")
-
-
-def test_complete_with_half_of_that(partition: Partition) -> None:
-    """One of the two is enough to keep an application from being completed."""
-    partition.request("1", "app", memory(1))
-    with refused(partition, "application_id 'app': the application has 0 granted and 1 pending allocations"):
-        partition.complete("app")
-    partition.allocate("1", "app", memory(1))
-    with refused(partition, "application_id 'app': the application has 1 granted and 0 pending allocations"):
-        partition.complete("app")
-
-
-def test_end_under_other_limits() -> None:
-    """An application that ends after a change of limits leaves nothing behind in the new ones."""
-    limited = config("{name: a, maxapplications: 3}", limits="{users: ['*'], maxapplications: 3}")
-    partition = partition_of()
-    started(partition, "app", 1)
-    partition.request("next", "app", memory(1))
-    partition.release("app")
-    partition.configure(limited)
-    partition.release("next")
-    assert (state(partition), running(partition)) == ("completing", 0)
-    partition.verify()
-
-
-def test_submitted_again(partition: Partition) -> None:
-    """The id of a completed application may be used by anybody, in any queue."""
-    partition.allocate("1", "app", memory(1))
-    partition.release("1")
-    partition.complete("app")
-
-    assert partition.submit("app", BOB, "root.b").queue_path == "root.b"
-    assert state(partition) == "new"
-
-
-def test_fail_without_allocations(partition: Partition) -> None:
-    """An application without allocations fails at once: it is forgotten with all that it asked for."""
-    partition.request("1", "app", memory(1))
-    assert partition.fail("app") == ()
-    assert (state(partition), partition.allocations()) == (None, ())
-
-
-def test_failing(partition: Partition) -> None:
-    """A failing application is counted until its last allocation is released, and asks for nothing more."""
-    for name in "12":
-        partition.allocate(name, "app", memory(1))
-    partition.request("3", "app", memory(1))
-
-    assert partition.fail("app") == ("1", "2")
-    assert (state(partition), running(partition)) == ("failing", 1)
-    assert [allocation.state.value for allocation in partition.allocations()] == ["terminating", "terminating"]
-    assert partition.fail("app") == ("1", "2"), "it may be repeated"
-
-
-def test_failed(partition: Partition) -> None:
-    """A failing application is forgotten with its last allocation."""
-    for name in "12":
-        partition.allocate(name, "app", memory(1))
-    partition.fail("app")
-    partition.release("1")
-    assert (state(partition), running(partition)) == ("failing", 1)
-    partition.release("2")
-    assert (state(partition), running(partition)) == (None, 0)
-    partition.verify()
-
-
 @pytest.mark.parametrize("call", ["request", "allocate"])
 def test_failing_gets_nothing(partition: Partition, call: str) -> None:
     """A failing application gets nothing more; what it has may be told again."""
@@ -210,36 +60,6 @@ def test_failing_gets_nothing(partition: Partition, call: str) -> None:
         getattr(partition, call)("2", "app", memory(1))
     with changing_nothing(partition):
         getattr(partition, call)("1", "app", memory(1))
-
-
-def test_failing_is_given_what_it_has(partition: Partition) -> None:
-    """What runs of a failing application is counted when it is found."""
-    partition.allocate("1", "app", memory(1))
-    partition.fail("app")
-    assert partition.adopt("2", "app", memory(1)) == ()
-    partition.release("1")
-    assert state(partition) == "failing"
-
-
-def test_remove(partition: Partition) -> None:
-    """A removed application gives back all that it holds, and what was pending is withdrawn."""
-    for name in "12":
-        partition.allocate(name, "app", memory(1))
-    partition.request("3", "app", memory(1))
-
-    assert partition.remove("app") == ("1", "2")
-    assert (state(partition), partition.allocations(), partition.users()) == (None, (), ())
-    partition.verify()
-
-
-@pytest.mark.parametrize("ending", [Partition.fail, Partition.preempt])
-def test_remove_what_is_going(partition: Partition, ending: object) -> None:
-    """An application that is failing, or whose allocations are going, can be removed."""
-    partition.allocate("app", "app", memory(1))
-    assert callable(ending)
-    ending(partition, "app")
-    assert partition.remove("app") == ("app",)
-    assert state(partition) is None
 
 
 @pytest.mark.parametrize("ending", [Partition.complete, Partition.fail, Partition.remove])
@@ -274,14 +94,6 @@ def test_preempted_counts_until_released(partition: Partition) -> None:
     assert partition.users() == ()
 
 
-def test_preempt_what_is_not_held(partition: Partition) -> None:
-    """There is nothing to preempt in what is unknown, or only pending."""
-    partition.request("1", "app", memory(1))
-    with changing_nothing(partition):
-        assert partition.preempt("1") is False
-        assert partition.preempt("2") is False
-
-
 # Removal of the partition
 
 
@@ -298,16 +110,6 @@ def test_close(partition: Partition) -> None:
         partition.release(name)
     assert (partition.applications(), partition.users()) == ((), ())
     assert partition.terminate(confirm=True) == ()
-
-
-@pytest.mark.parametrize("call", ["submit", "adopt_application"])
-def test_closed(partition: Partition, call: str) -> None:
-    """A closed partition takes no more applications, and still answers for those it has."""
-    partition.allocate("1", "app", memory(1))
-    partition.terminate(confirm=True)
-    with refused(partition, "application_id 'new': the partition is closed"):
-        getattr(partition, call)("new", SUE, "root.b")
-    assert partition.submit("app", SUE, "root.a").queue_path == "root.a"
 
 
 # Recovery, and quotas that change

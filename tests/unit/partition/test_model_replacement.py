@@ -9,7 +9,6 @@ import pytest
 from support.partition_fixtures import SUE, config
 from ugm import Claim, Partition, Resource
 from ugm.decision import EffectiveLimit, Violation
-from ugm.errors import RequestError
 from ugm.model import ReportingModel
 
 ONE = Resource(licence=1)
@@ -66,19 +65,3 @@ def test_repeated_replacement() -> None:
     partition.replace_model(old, new)
     partition.verify()
     assert new.used == 3
-
-
-def test_replacement_by_another_object() -> None:
-    """The error names the argument of the replacement that is not a quota model."""
-    old = Licences()
-    with pytest.raises(RequestError, match="new 3: expected a QuotaModel") as caught:
-        filled(old).replace_model(old, 3)  # type: ignore[arg-type]  # this is refused
-    assert (caught.value.argument, caught.value.value) == ("new", 3)
-
-
-def test_utilization_of_equal_names() -> None:
-    """Owners of two models are listed separately; a usage may lack a limited resource."""
-    one, other = Licences(), Licences()
-    partition = filled(one, other)
-    other.used = 0
-    assert [entry.usage.get("licence", 0) for entry in partition.model_utilization()] == [3, 0]

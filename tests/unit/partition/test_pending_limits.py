@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from support.partition_fixtures import BOB, SUE, changing_nothing, memory
-from ugm import ConfigError, Partition, RequestError, Resource, UserGroup, UserInQueue, parse_config
+from ugm import ConfigError, Partition, Resource, UserGroup, UserInQueue, parse_config
 from ugm.config import LimitConfig, LimitExtensions, PartitionConfig, QueueConfig, dump_config, export_config
-from ugm.events import Denied, Event
-from ugm.partition import AbstractPartition, PendingHeadroom, changes
-from ugm.store import open_partition
+from ugm.partition import AbstractPartition, PendingHeadroom
 from ugm.testing.pending_model import CountedApplication, PendingWork
 
 LIMITS = """
@@ -105,20 +102,6 @@ def test_end_of_a_request(end: Callable[[AbstractPartition], object]) -> None:
     partition.verify()
 
 
-def test_amounts_of_a_group() -> None:
-    """The amounts of pending requests count together for a group; a resource that is not requested denies nothing."""
-    partition = filled()
-    assert partition.request("s1", "sue", memory(6))
-    denied = partition.request("b1", "bob", Resource(memory=5, gpu=1))
-
-    assert texts(denied.violations) == [
-        "group 'dev' in root: 1 gpu requested, never more than 0 may be pending (limit for 'dev')",
-        "group 'dev' in root: 5 memory requested, 6 of 10 pending, 1 too much (limit for 'dev')",
-    ]
-    assert not denied.can_wait
-    assert partition.request("b1", "bob", Resource(memory=4, vcore=100))
-
-
 def test_submitted_applications() -> None:
     """An application counts from its submission to its end, also while it runs."""
     partition = filled()
@@ -166,12 +149,6 @@ def test_headroom_and_limits() -> None:
     assert Partition().pending_headroom(UserInQueue(SUE, "root.a")) == PendingHeadroom()
 
 
-def test_misuse() -> None:
-    """An unknown application has no headroom."""
-    with pytest.raises(RequestError, match="there is no such application"):
-        filled().pending_headroom("none")
-
-
 def test_lowered_limit_and_plan() -> None:
     """A limit below the pending work is listed as exceeded, in a plan as well; nothing is withdrawn."""
     partition = filled()
@@ -193,71 +170,6 @@ def test_lowered_limit_and_plan() -> None:
     partition.configure(None)
     assert partition.request("s3", "sue", memory(1))
     partition.verify()
-
-
-def test_group_of_an_application_stays() -> None:
-    """Pending requests count for the group that the application is charged to, whatever the configuration selects."""
-    partition = filled()
-    partition.allocate("s", "sue", memory(1))
-    other = parse_config(LIMITS.replace("groups: [dev]", "groups: [ops]").replace("maxpending: 3", "maxpending: 9"))
-    partition.configure(other.partition())
-    assert partition.request("s1", "sue", memory(100))
-    partition.configure(CONFIG)
-
-    assert [one.kind for one in partition.exceeded_limits()] == ["pending group"]
-    partition.verify()
-
-
-def test_changes() -> None:
-    """A comparison lists limits on pending work of users, groups and queues."""
-    plain = parse_config(
-        LIMITS.replace(", ugm: {maxpending: 2, maxsubmitted: 2}", "").replace(
-            "ugm: {maxpending: 3", "ugm: {maxpending: 4"
-        )
-    ).partition()
-
-    added = "pending requests none -> 2; submitted applications none -> 2"
-    assert str(changes(plain, CONFIG)).splitlines() == [
-        f"~ user limit '*' in root: {added}",
-        f"~ user limit 'zoe' in root: {added}",
-        "~ queue limit 'root.a' in root.a: pending requests 4 -> 3",
-    ]
-
-
-def test_events() -> None:
-    """A denied request is an event, like any other denial."""
-    seen: list[Event] = []
-    partition = filled(subscribers=[lambda _, events: seen.extend(events)])
-    for name in ("s1", "s2", "s3"):
-        decision = partition.request(name, "sue", memory(1))
-
-    assert isinstance(seen[-1], Denied)
-    assert seen[-1].decision == decision
-    assert seen[-1].requests[0].allocation_id == "s3"
-
-
-def test_store(tmp_path: Path) -> None:
-    """The pending work is the same after the store was opened again."""
-    with open_partition(tmp_path / "store", CONFIG) as partition:
-        partition.submit("sue", SUE, "root.a")
-        for name in ("s1", "s2"):
-            assert partition.request(name, "sue", memory(1))
-        partition.allocate("s2", "sue", memory(1))
-        before = partition.limits("sue")
-    with open_partition(tmp_path / "store") as partition:
-        assert partition.limits("sue") == before
-        assert partition.pending_headroom("sue") == PendingHeadroom(1, Resource(memory=9, gpu=0), 1)
-        partition.verify()
-
-
-def test_configuration_without_pending_limits() -> None:
-    """Nothing counts pending work if no limit needs it."""
-    plain = PartitionConfig(queues=(QueueConfig("a", limits=(LimitConfig(("sue",), max_applications=3),)),))
-    partition = Partition(plain)
-    assert partition._state.pending_usage is None
-    queue = QueueConfig("a", ugm=LimitExtensions(max_pending=1))
-    partition.configure(PartitionConfig(queues=(queue,)))
-    assert partition._state.pending_usage is not None
 
 
 def test_export() -> None:

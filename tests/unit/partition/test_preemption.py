@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from support.partition_fixtures import memory
-from ugm import AllocationRequest, Decision, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.decision import Violation
 from ugm.model import Claim
 from ugm.partition import AllocationState
@@ -76,17 +76,6 @@ def test_plan_and_carry_out() -> None:
     partition.verify()
 
 
-def test_a_second_call_changes_nothing() -> None:
-    """Once the victims are terminating or released, the plan is done."""
-    partition = full_partition()
-    made = plan(partition)
-    partition.carry_out(made)
-
-    assert partition.carry_out(made) == ()
-    partition.release("batch-2")
-    assert partition.carry_out(made) == ()
-
-
 LOWERED: Final = parse_config(CONFIG.replace("memory: 2", "memory: 1")).partition()
 
 #: The queue batch is not preempted any more.
@@ -127,14 +116,6 @@ def test_a_stale_plan_is_refused(reason: str) -> None:
     assert partition.allocation("batch-2").state is AllocationState.HELD  # type: ignore[union-attr] # it exists
 
 
-def test_a_plan_without_victims_is_not_carried_out() -> None:
-    """Only a plan with victims can be carried out."""
-    partition = full_partition()
-
-    with pytest.raises(RequestError, match="the plan has no victims"):
-        partition.carry_out(plan(partition, 20))
-
-
 def test_outcomes_follow_limits_and_settings() -> None:
     """Limits of users block, the delay of the queue counts, and a request may be told not to preempt."""
     partition = full_partition()
@@ -150,38 +131,6 @@ def test_outcomes_follow_limits_and_settings() -> None:
     assert (early.outcome, early.due) == (Outcome.EARLY, 100)
     assert str(early).splitlines()[0].endswith("may preempt in 1 s (from second 100)")
     assert partition.plan_preemption(request(3), since=10, now=100).outcome is Outcome.PLAN
-
-
-def test_the_clock_is_the_default() -> None:
-    """Without a time, the clock of the partition is read."""
-    partition = full_partition(clock=lambda: 500)
-
-    assert partition.plan_preemption(request(3), since=411).due == 501
-    assert partition.plan_preemption(request(3), since=410).outcome is Outcome.PLAN
-
-
-def test_terminating_allocations_free_limits_of_users() -> None:
-    """A user limit that terminating allocations will free again lets the request wait for them."""
-    partition = full_partition()
-    partition.release("batch-1")
-    partition.allocate("mine-1", "mine", memory(1))
-    assert partition.plan_preemption(request(1, "mine"), since=0, now=3600).outcome is Outcome.BLOCKED
-    partition.preempt("mine-1")
-
-    assert partition.plan_preemption(request(1, "mine"), since=0, now=3600).outcome is Outcome.AWAITS_TERMINATING
-
-
-def test_placed_requests_count() -> None:
-    """A request for which a plan has made room counts as granted for another one."""
-    partition = full_partition()
-    partition.carry_out(plan(partition))
-
-    other = AllocationRequest("prod-other", "prod", memory(3))
-    made = partition.plan_preemption(other, since=0, now=3600, placed=[request(3)])
-    assert made.outcome is Outcome.NONE
-    assert partition.plan_preemption(other, since=0, now=3600).outcome is Outcome.AWAITS_TERMINATING
-    small = partition.plan_preemption(request(1), since=0, now=3600, placed=[("x", "prod", memory(1))])
-    assert small.outcome is Outcome.AWAITS_TERMINATING
 
 
 def test_a_pending_request_has_the_first_right() -> None:
@@ -207,35 +156,6 @@ def test_a_pending_request_has_the_first_right() -> None:
     partition.release("prod-new")
     partition.request("prod-new", "prod", memory(3))
     assert placed() == []
-
-
-def test_a_plan_of_another_request_is_stale() -> None:
-    """A plan is refused if its request has been granted, or has changed."""
-    partition = full_partition()
-    made = plan(partition)
-    partition.request("prod-new", "prod", memory(2))
-    with pytest.raises(RequestError, match="request 'prod-new' has changed"):
-        partition.carry_out(made)
-    partition.release("prod-new")
-    partition.adopt("prod-new", "prod", memory(3))
-    with pytest.raises(RequestError, match="request 'prod-new' is granted"):
-        partition.carry_out(made)
-
-
-def test_a_plan_of_a_withdrawn_request_is_stale() -> None:
-    """Nothing is evicted for a request that was withdrawn, or whose application has ended."""
-    partition = full_partition()
-    unnamed = plan(partition)
-    partition.request("prod-new", "prod", memory(3))
-    made = plan(partition)
-    partition.release("prod-new")
-    assert (unnamed.is_pending, made.is_pending) == (False, True)
-    with pytest.raises(RequestError, match="request 'prod-new' was withdrawn"):
-        partition.carry_out(made)
-    partition.complete("prod")
-    with pytest.raises(RequestError, match="application 'prod' is not in queue"):
-        partition.carry_out(unnamed)
-    assert partition.preemption_status().terminating == ()
 
 
 def test_rights_are_facts_in_the_store(tmp_path: Path) -> None:
@@ -318,38 +238,6 @@ def test_victims_of_models_are_listed_separately() -> None:
     partition.verify()
 
 
-def test_a_model_that_evicts_nothing() -> None:
-    """The victims of queues may free enough in the model; otherwise its explanation is part of the plan."""
-    made = plan(full_partition(models=[Seats(3, gives_up=False)]), 1)
-    partition = full_partition(models=[Seats(3, gives_up=False)])
-    partition.release("batch-2")
-    partition.adopt("mine-1", "mine", memory(1))
-    partition.adopt("mine-2", "mine", memory(1))
-    denied = plan(partition, 1)
-
-    assert [victim.allocation_id for victim in made.victims] == ["batch-2"]
-    assert denied.outcome is Outcome.NONE
-    assert denied.decision == Decision((Violation("seat", "room", "", "", "seat", 3, 4, 1),))
-
-
-def test_needless_victims_of_models_are_left_out() -> None:
-    """A victim of a model is removed if the victims of the queues free enough in the model."""
-    partition = full_partition(models=[Seats(3)])
-    made = plan(partition, 3)
-
-    assert len(made.by_model) + len(made.victims) == 1
-
-
-def test_a_plan_needs_no_pending_request_and_changes_nothing() -> None:
-    """Planning reads only."""
-    partition = full_partition()
-    before = partition.allocations()
-    plan(partition)
-
-    assert partition.allocations() == before
-    assert partition.pending("root.prod") == (0, Resource())
-
-
 def test_a_placed_request_has_the_reservation(tmp_path: Path) -> None:
     """Where queues reserve capacity, scheduling passes keep the room of a carried-out plan for its request."""
     config = parse_config(RESERVING)
@@ -372,173 +260,3 @@ def test_a_placed_request_has_the_reservation(tmp_path: Path) -> None:
         assert decisions["prod-new"]
         assert not decisions["batch-3"]
         partition.verify()
-
-
-def test_a_placed_request_keeps_its_reservation() -> None:
-    """A second plan takes over the reservations of other requests, but not of those with a right to room."""
-    config = parse_config(RESERVING)
-    partition = Partition(config.partition(), cluster=memory(10))
-    for name in ("batch", "prod"):
-        partition.submit(name, SUE, f"root.{name}")
-    for number in range(5):
-        partition.allocate(f"batch-{number}", "batch", memory(2))
-    for number in (1, 2):
-        name = f"prod-{number}"
-        partition.request(name, "prod", memory(2))
-        made = partition.plan_preemption(AllocationRequest(name, "prod", memory(2)), since=0, now=3600)
-        partition.carry_out(made)
-
-    assert [one.allocation_id for one in partition.reservations()] == ["prod-1"]
-    partition.release("batch-4")
-    partition.allocate("prod-1", "prod", memory(2))
-    assert partition.reservations() == ()
-
-
-#: A user limit of 4, and groups of users with at most 4 each.
-LIMITED: Final = """
-partitions:
-  - name: default
-    queues:
-      - name: prod
-        resources: {guaranteed: {memory: 8}}
-        properties: {preemption.delay: 0s}
-        limits: [{users: [ana], maxresources: {memory: 4}}]
-      - name: batch
-"""
-
-#: The same with a quota model.
-IN_ELASTIC: Final = """
-partitions:
-  - name: default
-    queues: [{name: prod, properties: {preemption.delay: 0s}}, {name: batch}]
-    ugm:
-      elastic:
-        total: {memory: 10}
-        groups: [{name: team, min: {memory: 4}, max: {memory: 4}}]
-        groupby: [{source: user, names: {ana: team, ben: team}}]
-"""
-IN_TREE: Final = """
-partitions:
-  - name: default
-    queues: [{name: prod, properties: {preemption.delay: 0s}}, {name: batch}]
-    ugm:
-      quotatrees:
-        - tree:
-            kind: QuotaTree
-            metadata: {name: t}
-            spec:
-              resourceNames: [memory]
-              nodes:
-                all: {parent: nil, hard: "true", quota: {memory: "4"}}
-                team: {parent: all, hard: "true", quota: {memory: "4"}}
-          groupby: [{source: user, names: {ana: team, ben: team}}]
-"""
-
-
-def two_requests(text: str, size: int, *, free: int = 0) -> Partition:
-    """Return a partition in which ben holds all memory but the free one, and ana has two requests in prod."""
-    partition = Partition(parse_config(text).partition(), cluster=memory(2 * size + free), clock=lambda: 1000)
-    for name, user, queue in (("first", "ana", "prod"), ("second", "ana", "prod"), ("used", "ben", "batch")):
-        partition.submit(name, UserGroup(user), f"root.{queue}")
-    for number in (1, 2):
-        assert partition.allocate(f"used-{number}", "used", memory(size))
-    for name in ("first", "second"):
-        partition.request(f"{name}-new", name, memory(size), priority=5)
-    return partition
-
-
-def plan_for(partition: Partition, name: str, size: int, **options: Any) -> PreemptionPlan:  # noqa: ANN401 - as above
-    """Return a plan for one of the two requests."""
-    return partition.plan_preemption(request(size, name, priority=5), since=0, **options)
-
-
-def test_placed_requests_count_in_limits_of_users() -> None:
-    """No victim is evicted for a request that a limit denies once the request of an earlier plan is granted."""
-    partition = two_requests(LIMITED, 4)
-    assert partition.carry_out(plan_for(partition, "first", 4))
-    made = plan_for(partition, "second", 4)
-
-    assert made.outcome is Outcome.BLOCKED
-    assert made.decision is not None
-    assert [str(one) for one in made.decision.violations] == [
-        "user 'ana' in root.prod: 4 memory requested, 4 of 4 used, 4 too much (limit for 'ana')"
-    ]
-
-
-@pytest.mark.parametrize("text", [IN_ELASTIC, IN_TREE])
-def test_placed_requests_count_in_quota_models(text: str) -> None:
-    """A plan chooses victims of its own instead of those of an earlier plan."""
-    partition = two_requests(text, 2)
-    first = plan_for(partition, "first", 2)
-    partition.carry_out(first)
-    second = plan_for(partition, "second", 2)
-
-    assert second.outcome is Outcome.PLAN
-    assert {victim.allocation_id for made in (first, second) for victim in made.by_model} == {"used-1", "used-2"}
-    partition.carry_out(second)
-    for number in (1, 2):
-        partition.release(f"used-{number}")
-    assert partition.allocate(*request(2, "first")[:3], priority=5)
-    assert partition.allocate(*request(2, "second")[:3], priority=5)
-    partition.verify()
-
-
-@pytest.mark.parametrize("text", [IN_ELASTIC, IN_TREE])
-def test_named_requests_count_in_quota_models(text: str) -> None:
-    """The same for a request that the caller names, also for the later comparison with the partition."""
-    partition = two_requests(text, 2)
-    made = plan_for(partition, "second", 2, placed=[request(2, "first", priority=5)])
-
-    assert sorted(victim.allocation_id for victim in made.by_model) == ["used-1", "used-2"]
-    assert sorted(partition.carry_out(made)) == ["used-1", "used-2"]
-
-
-#: The size of the group after which a plan of a quota model is stale, with the reason.
-STALE_IN_ELASTIC: Final[Mapping[str, int]] = {
-    "'first-new' fits": 10,
-    "no permitted set of evictions makes room for 'first-new'": 1,
-}
-
-
-@pytest.mark.parametrize("reason", STALE_IN_ELASTIC)
-def test_a_stale_plan_of_a_model_is_refused(reason: str) -> None:
-    """A plan is refused if the limits of a model have changed so that it is needless or useless."""
-    partition = two_requests(IN_ELASTIC, 2, free=2)
-    made = plan_for(partition, "first", 2)
-    changed = IN_ELASTIC.replace("memory: 4}", f"memory: {STALE_IN_ELASTIC[reason]}}}")
-    partition.configure(parse_config(changed).partition())
-
-    with pytest.raises(RequestError) as caught:
-        partition.carry_out(made)
-    assert caught.value.reason == f"the plan is stale: {reason}"
-    assert not partition.preemption_status().terminating
-
-
-def test_many_terminating_allocations_stay_in_their_places() -> None:
-    """A plan leaves a quota tree as it is, however many allocations count as released for it."""
-    partition = two_requests(IN_TREE.replace('"4"', '"400"'), 200)
-    for name in ("used-1", "used-2", "second-new"):
-        partition.release(name)
-    for number in range(300):
-        assert partition.allocate(f"used-{number}", "used", memory(1), priority=number % 3)
-    for number in range(0, 300, 2):
-        partition.preempt(f"used-{number}")
-    before = partition.model_reports()
-
-    assert plan_for(partition, "first", 200).outcome is Outcome.AWAITS_TERMINATING
-    assert partition.model_reports() == before
-
-
-def test_a_request_within_a_minimum_fits_at_once() -> None:
-    """An elastic group may use its minimum before others return what they borrow: nothing is evicted for it."""
-    groups = "{name: one, min: {memory: 4}, max: {memory: 10}}, {name: two, max: {memory: 10}}"
-    text = IN_ELASTIC.replace("{name: team, min: {memory: 4}, max: {memory: 4}}", groups)
-    text = text.replace("{ana: team, ben: team}", "{ana: one, ben: two}")
-    partition = Partition(parse_config(text).partition(), clock=lambda: 1000)
-    partition.submit("first", UserGroup("ana"), "root.prod")
-    partition.submit("used", UserGroup("ben"), "root.batch")
-    assert partition.allocate("used-1", "used", memory(10))
-
-    assert partition.check("first", memory(2))
-    assert plan_for(partition, "first", 2).outcome is Outcome.FITS
-    assert partition.plan_reclaim("first", memory(2)).allocation_ids == ("used-1",)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from support.partition_fixtures import BOB, SUE, Licences, changing_nothing, memory, partition_of, refused, started
-from ugm import Manager, Partition, RequestError, Resource, TrackingType, UserGroup, UserInQueue
+from support.partition_fixtures import BOB, SUE, Licences, changing_nothing, memory, partition_of, started
+from ugm import Manager, Partition, Resource, TrackingType, UserInQueue
 from ugm.quotatree import QuotaManager
 from ugm.tracking import QueueTracker
 
@@ -21,38 +21,7 @@ def _partition() -> Partition:
     return partition
 
 
-@pytest.mark.parametrize("usage", [memory(1), memory(2), Resource(gpu=4, vcore=1), Resource()], ids=str)
-def test_check_agrees_with_allocate(partition: Partition, usage: Resource) -> None:
-    """A check says what an allocation is told, and changes nothing."""
-    for application_id in ["app", "new"]:
-        partition.submit(application_id, SUE, "root.a")
-        with changing_nothing(partition):
-            expected = partition.check(application_id, usage)
-        assert partition.allocate(f"{application_id} more", application_id, usage) == expected
-
-
-def test_check_chooses_no_group(partition: Partition) -> None:
-    """A check answers for the group that would be chosen, and chooses none."""
-    partition.submit("new", BOB, "root.b")
-    with changing_nothing(partition):
-        assert [violation.name for violation in partition.check("new", memory(30)).violations] == ["dev"]
-
-    application = partition.application("new")
-    assert application is not None
-    assert application.group is None
-
-
 # Headroom
-
-
-def test_headroom(partition: Partition) -> None:
-    """For each limited resource, headroom is the minimum that any limit or the cluster leaves; it may be negative."""
-    assert partition.headroom("app") == Resource(memory=1, gpu=3)
-    partition.add_node("n", Resource(memory=5, vcore=4))
-    assert partition.headroom("app") == Resource(gpu=0, memory=0, vcore=4)
-    partition.adopt("ghost", "app", memory(5))
-    assert partition.headroom("app") == Resource(gpu=0, memory=-5, vcore=4)
-    assert partition_of(models=[Licences(1)]).headroom(UserInQueue(SUE, "root.a")) is None
 
 
 def test_queue_headroom(partition: Partition) -> None:
@@ -88,18 +57,6 @@ def test_explain_names_the_largest_holders(partition: Partition) -> None:
     assert [len(holders) for holders in partition.explain("app", memory(2), max_holders=1).holders] == [1, 1]
 
 
-def test_explain_names_nobody_elsewhere() -> None:
-    """An application outside the queue of a limit, or without the resource, is not a holder."""
-    partition = partition_of("{name: a, resources: {max: {memory: 5}}}, {name: ab}")
-    started(partition, "app", 5)
-    started(partition, "outside", 5, "root.ab")
-    started(partition, "nothing", 0)
-
-    assert [[holder.application_id for holder in held] for held in partition.explain("app", memory(1)).holders] == [
-        ["app"]
-    ]
-
-
 def test_explain_names_those_who_run() -> None:
     """Where the number of applications is short, those who run are named, each with 1."""
     partition = partition_of("{name: a, maxapplications: 2}")
@@ -113,19 +70,6 @@ def test_explain_names_those_who_run() -> None:
         "    held by 'one' of 'sue' in root.a\n"
         "    held by 'two' of 'sue' in root.a"
     )
-
-
-def test_explain_names_members_of_the_wildcard_group() -> None:
-    """The holders of the group wildcard are all who are charged to it."""
-    partition = partition_of(limits="{groups: [x, '*'], maxresources: {memory: 5}}")
-    started(partition, "one", 2, user=UserGroup("eve", ("y",)))
-    started(partition, "two", 3, user=UserGroup("ann", ("z",)))
-
-    (holders,) = partition.explain("one", memory(1)).holders
-    assert [holder.to_dict() for holder in holders] == [
-        {"application_id": "two", "user": "ann", "queue_path": "root.a", "amount": 3},
-        {"application_id": "one", "user": "eve", "queue_path": "root.a", "amount": 2},
-    ]
 
 
 def test_explain_names_nobody_for_what_never_fits(partition: Partition) -> None:
@@ -166,39 +110,6 @@ def test_explain_limits_of_other_models() -> None:
 
 
 # What is shown
-
-
-def test_applications_of_a_queue(partition: Partition) -> None:
-    """Applications are listed by id: all of them, or those in and below a queue."""
-    started(partition, "b", 1, "root.b", BOB)
-    partition.submit("a", BOB, "root.a")
-
-    assert [application.application_id for application in partition.applications()] == ["a", "app", "b"]
-    assert [application.application_id for application in partition.applications("root.A")] == ["a", "app"]
-    assert partition.applications("root") == partition.applications()
-    with refused(partition, "queue_path 'root.c': there is no such queue", RequestError):
-        partition.applications("root.c")
-
-
-def test_allocations_of_an_application(partition: Partition) -> None:
-    """Allocations are listed by id: all of them, or those of one application, pending ones included."""
-    started(partition, "b", 1, "root.b", BOB)
-    partition.request("a", "app", memory(1), priority=-1, preemptible=False)
-
-    assert [allocation.allocation_id for allocation in partition.allocations()] == ["a", "app", "b"]
-    assert next(allocation.to_dict() for allocation in partition.allocations("app")) == {
-        "allocation_id": "a",
-        "application_id": "app",
-        "usage": {"memory": 1},
-        "state": "pending",
-        "placeholder": False,
-        "priority": -1,
-        "preemptible": False,
-        "until": None,
-        "duration": None,
-        "node": None,
-        "label": None,
-    }
 
 
 def test_application_for_json(partition: Partition) -> None:

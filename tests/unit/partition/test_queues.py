@@ -7,7 +7,6 @@ import pytest
 from support.partition_fixtures import (
     BOB,
     CREATING,
-    OLD,
     SUE,
     TEMPLATE,
     config,
@@ -43,49 +42,6 @@ def test_draining(partition: Partition) -> None:
     assert partition.allocate("more", "app", memory(2))
     partition.remove("app")
     assert is_draining(partition, "root.a") is None
-
-
-def test_draining_under_limits_of_its_own(partition: Partition) -> None:
-    """The quota of a draining queue holds, also for resources that the configuration does not know any more."""
-    partition = partition_of("{name: a, resources: {max: {gpu: 5}, guaranteed: {disk: 1}}}")
-    partition.submit("app", SUE, "root.a")
-    partition.allocate("1", "app", Resource(gpu=4))
-    for new in [None, config(TEMPLATE)]:
-        partition.configure(new)
-        assert not partition.allocate("2", "app", Resource(gpu=2))
-        assert partition.headroom("app") == partition.queue_headroom("root.a") == Resource(gpu=1)
-        partition.verify()
-
-
-def test_empty_queue_leaves_at_once(partition: Partition) -> None:
-    """A queue without applications is gone with the configuration that named it, with all below it."""
-    partition.configure(config("{name: e, queues: [{name: f}]}, {name: a}"))
-    partition.configure(config("{name: a}"))
-    assert partition.queue("root.e") is None
-    assert is_draining(partition, "root.b") is True
-
-
-def test_parents_stay_with_their_queues(partition: Partition) -> None:
-    """A parent stays as long as a queue below it has applications."""
-    partition.configure(config("{name: e, queues: [{name: f}, {name: g}]}"))
-    started(partition, "deep", 1, "root.e.f")
-    partition.configure(None)
-    queue_info = partition.queue("root.e")
-    assert queue_info is not None
-    assert [(queue.queue_path, queue.is_draining) for queue in queue_info.walk()] == [
-        ("root.e", True),
-        ("root.e.f", True),
-    ]
-    partition.remove("deep")
-    assert partition.queue("root.e") is None
-
-
-def test_queue_comes_back(partition: Partition) -> None:
-    """A draining queue that is configured again takes applications again."""
-    partition.configure(None)
-    partition.configure(OLD)
-    assert is_draining(partition, "root.a") is False
-    assert partition.submit("new", SUE, "root.a")
 
 
 # Between leaf and parent
@@ -148,43 +104,3 @@ def test_annotated_quota() -> None:
     assert partition.queue_maximum("root.p.x") == memory(3)
     partition.submit("next", SUE, "root.p.x", quota=memory(5))
     assert partition.queue_maximum("root.p.x") == memory(5)
-
-
-def test_annotated_quota_of_what_runs() -> None:
-    """A quota that comes late holds for what runs already, too."""
-    partition = partition_of("{name: p, parent: true}", CREATING)
-    started(partition, "app", 5, "root.p.x")
-    partition.submit("next", SUE, "root.p.x", quota=memory(6))
-
-    assert str(partition.allocate("more", "app", memory(2))) == (
-        "denied, waiting can help:\n  queue root.p.x: 2 memory requested, 5 of 6 used, 1 too much"
-    )
-    partition.verify()
-
-
-def test_annotated_quota_is_for_made_queues() -> None:
-    """The quota of a namespace is not looked at for a queue that the configuration names."""
-    partition = partition_of()
-    partition.submit("app", SUE, "root.a", quota=memory(3))
-    assert partition.queue_maximum("root.a") is None
-
-
-def test_parent_comes_back() -> None:
-    """Queues that were made take applications again when their parent, which had left, is configured again."""
-    partition = partition_of(TEMPLATE, CREATING)
-    partition.submit("app", SUE, "root.p.x")
-    partition.configure(config("{name: q}", CREATING))
-    assert is_draining(partition, "root.p.x") is True
-    partition.configure(config(TEMPLATE, CREATING))
-    assert is_draining(partition, "root.p.x") is False
-    assert partition.submit("next", SUE, "root.p.x")
-
-
-def test_made_queue_is_configured() -> None:
-    """A made queue that is configured follows the configuration, and is drained when it leaves it again."""
-    partition = partition_of(TEMPLATE, CREATING)
-    partition.submit("app", SUE, "root.p.x", quota=memory(3))
-    partition.configure(config("{name: p, queues: [{name: x}]}", CREATING))
-    assert (partition.queue_maximum("root.p.x"), is_draining(partition, "root.p.x")) == (None, False)
-    partition.configure(config(TEMPLATE, CREATING))
-    assert is_draining(partition, "root.p.x") is True

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
-import pytest
-
-from support.partition_fixtures import BOB, SUE, config, memory
-from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
+from support.partition_fixtures import BOB, SUE, memory
+from ugm import Partition, Resource, parse_config
 from ugm.configuration import PartitionConfig
 from ugm.events import Event, ReservationChanged
 from ugm.partition import AbstractPartition, Reservation
@@ -64,31 +61,6 @@ def test_backfill() -> None:
     assert reserved(partition) == [("x.0", ("root",), 1100)]
 
 
-def test_unknown_start() -> None:
-    """If running allocations promise no end, nothing that the request waits for is given to others."""
-    partition = clocked()
-    fill(partition, duration=None)
-    partition.request("x.0", "x", memory(8), duration=50)
-    partition.request("y.0", "y", memory(1), duration=1)
-    partition.request("y.nothing", "y", memory(0))
-
-    assert run_pass(partition) == ["y.nothing"]
-    assert reserved(partition) == [("x.0", ("root",), None)]
-    assert "its start is unknown" in partition.order()[0].explain()
-
-
-def test_limits_of_users_are_passed_over() -> None:
-    """A request that a limit of its user blocks has no reservation; the next one gets it."""
-    limit = "limits: [{limit: l, users: [sue], maxresources: {memory: 7}}]"
-    partition = clocked(root(f"{RESERVES}, {limit}"))
-    fill(partition)
-    partition.request("x.0", "x", memory(5))
-    partition.request("bob.0", "bob", memory(5))
-    run_pass(partition)
-
-    assert reserved(partition) == [("bob.0", ("root",), 1100)]
-
-
 def test_limits_of_users_at_the_start() -> None:
     """A request passes only if it also leaves the reserved request enough of the limits of its user."""
     limit = "limits: [{limit: l, users: [sue], maxresources: {memory: 10, vcore: 3m}}]"
@@ -105,17 +77,6 @@ def test_limits_of_users_at_the_start() -> None:
     assert reserved(partition) == [("x.0", ("root",), 1100)]
 
 
-def test_requests_that_never_fit() -> None:
-    """A request that is larger than the cluster reserves nothing."""
-    partition = clocked()
-    fill(partition)
-    partition.request("x.0", "x", memory(11))
-    partition.request("y.0", "y", memory(4))
-
-    assert run_pass(partition) == ["y.0"]
-    assert reserved(partition) == []
-
-
 def test_higher_priority() -> None:
     """A request of a higher priority comes before the reservation, and takes it over if it is blocked."""
     partition = clocked()
@@ -127,104 +88,6 @@ def test_higher_priority() -> None:
 
     assert run_pass(partition) == ["y.0"]
     assert [one[0] for one in reserved(partition)] == ["y.1"]
-
-
-@pytest.mark.parametrize("way", ["release", "allocate"])
-def test_end_of_a_reservation(way: str) -> None:
-    """A reservation ends with its request, and does not return with another one of the same id."""
-    partition = clocked()
-    fill(partition)
-    partition.request("x.0", "x", memory(8))
-    run_pass(partition)
-    partition.release("run.0")
-    if way == "release":
-        partition.release("x.0")
-    else:
-        assert run_pass(partition) == ["x.0"]
-        partition.release("x.0")
-
-    assert reserved(partition) == []
-    partition.request("x.0", "x", memory(1))
-    assert reserved(partition) == []
-
-
-def test_reservations_of_queues() -> None:
-    """Each queue with the property has a reservation of its own; a later one does not delay an earlier one."""
-    queue = f"resources: {{max: {{memory: 8}}}}, {RESERVES}"
-    partition = clocked(root(RESERVES, f"{{name: a, {queue}}}, {{name: b, {queue}}}"))
-    fill(partition)
-    assert partition.allocate("bob.run", "bob", memory(4), duration=40)
-    partition.request("x.0", "x", memory(8), duration=10)
-    partition.request("bob.0", "bob", memory(5), duration=100)
-    run_pass(partition)
-
-    assert reserved(partition) == [("bob.0", ("root.b", "root"), 1100), ("x.0", ("root.a",), 1200)]
-
-
-def test_earlier_reservations_are_kept() -> None:
-    """A later reservation waits for the start of an earlier one, if there is not enough for both."""
-    queue = f"resources: {{max: {{memory: 9}}}}, {RESERVES}"
-    partition = clocked(root(RESERVES, f"{{name: a, {queue}}}, {{name: b, {queue}}}"))
-    fill(partition)
-    assert partition.allocate("run.1", "run", memory(3), duration=40)
-    assert partition.allocate("bob.run", "bob", memory(1), duration=500)
-    partition.request("bob.0", "bob", memory(8), duration=100)
-    partition.request("x.0", "x", memory(2), duration=90)
-    run_pass(partition)
-
-    assert reserved(partition) == [("bob.0", ("root.b", "root"), 1100), ("x.0", ("root.a",), 1200)]
-
-
-def test_wake() -> None:
-    """A wake-up makes reservations, and wakes only what does not delay them."""
-    partition = clocked()
-    fill(partition)
-    partition.request("x.0", "x", memory(8), duration=50)
-    partition.request("y.late", "y", memory(3), duration=101)
-    partition.request("y.soon", "y", memory(3), duration=100)
-
-    assert [one.allocation_id for one in partition.wake()] == ["y.soon"]
-    assert reserved(partition) == [("x.0", ("root",), 1100)]
-    partition.release("run.0")
-    assert [one.allocation_id for one in partition.wake()] == ["x.0"]
-
-
-def test_wake_keeps_room_for_the_woken() -> None:
-    """A request that is blocked after a woken one has no reservation that keeps the woken one waiting."""
-    partition = clocked()
-    fill(partition)
-    partition.request("x.0", "x", memory(4), duration=50)
-    partition.request("y.0", "y", memory(8), duration=50)
-
-    assert [one.allocation_id for one in partition.wake()] == ["x.0"]
-    assert reserved(partition) == []
-    assert run_pass(partition) == ["x.0"]
-    assert [name for name, _, _ in reserved(partition)] == ["y.0"]
-
-
-def test_configuration_without_the_property() -> None:
-    """A new configuration ends the reservations of queues that do not reserve any more."""
-    partition = clocked()
-    fill(partition)
-    partition.request("x.0", "x", memory(8))
-    run_pass(partition)
-    partition.configure(config("{name: a}, {name: b}"))
-    partition.request("y.0", "y", memory(4))
-
-    assert reserved(partition) == []
-    assert run_pass(partition) == ["y.0"]
-
-
-def test_requests_of_a_program() -> None:
-    """A request that is not pending respects reservations, and has none."""
-    partition = clocked()
-    fill(partition)
-    partition.request("x.0", "x", memory(8))
-    run_pass(partition)
-    [head] = partition.scheduling_pass({"y": [AllocationRequest("y.0", "y", memory(4))]})
-
-    assert head.allocate().violations[0][:3] == ("reservation", "x.0", "root")
-    assert head.reservation is None
 
 
 def test_store(tmp_path: Path) -> None:
@@ -258,96 +121,3 @@ def test_reports() -> None:
     assert str(expected._replace(start=None)) == "x.0 has the reservation of root; its start is unknown"
     [turn] = partition.order()
     assert (turn.reservation, turn.to_dict()["start"], turn.to_dict()["reserved_for"]) == (expected, 1100, ["root"])
-
-
-def test_budget_at_the_start() -> None:
-    """A request that would leave too little of a budget to a reserved one is denied until that has started."""
-    chosen = parse_config(
-        "partitions: [{queues: [{name: a, resources: {max: {gpu: 6}}, properties: {ugm.reservation: enabled}}],"
-        " ugm: {budgets: [{name: lab, group: lab, amounts: {gpu: 9000}, mode: safe, period: none}]}}]"
-    ).partition()
-    partition = clocked(chosen)
-    partition.add_node("n", Resource(gpu=100))
-    for name in ("run", "big", "small"):
-        partition.submit(name, UserGroup(name, ("lab",)), "root.a")
-    assert partition.allocate("run", "run", Resource(gpu=4), duration=100)
-    assert partition.request("big", "big", Resource(gpu=4), duration=1500)
-    assert partition.request("small", "small", Resource(gpu=1), duration=4000)
-    _, denied = (head.allocate() for head in partition.scheduling_pass())
-
-    assert [(one.kind, one.name, one.can_wait) for one in denied.violations] == [("reservation", "big", True)]
-
-
-ELASTIC = parse_config(
-    "partitions: [{queues: [{name: a, resources: {max: {gpu: 15}}, properties: {ugm.reservation: enabled}}, {name: b}],"
-    " ugm: {elastic: {total: {gpu: 20}, groups: [{name: ga, min: {gpu: 4}, max: {gpu: 20}},"
-    " {name: gb, min: {gpu: 4}, max: {gpu: 20}}], groupby: [{source: queue, names: {root.a: ga, root.b: gb}}]}}}]"
-).partition()
-
-
-def blocked_by_group() -> Partition:
-    """Return a partition with a reserved request of 15 in a group whose share others can take."""
-    partition = Partition(ELASTIC, clock=lambda: 1000)
-    partition.submit("A", SUE, "root.a")
-    partition.submit("B", BOB, "root.b")
-    assert partition.allocate("run", "A", Resource(gpu=2), duration=60)
-    partition.request("large", "A", Resource(gpu=15), duration=600)
-    assert not partition.allocate(AllocationRequest("large", "A", Resource(gpu=15), duration=600))
-    assert partition.reservations() == (Reservation("large", "A", ("root.a",), 1060),)
-    return partition
-
-
-def test_denial_of_a_reserved_request() -> None:
-    """A request after which a quota model would deny a reserved one can wait, and the denial has the reason."""
-    partition = blocked_by_group()
-    small = AllocationRequest("small", "B", Resource(gpu=8), duration=6000)
-    denied = partition.allocate(small)
-
-    assert denied.can_wait
-    [violation] = denied.violations
-    assert str(violation) == (
-        "reservation 'large': it would be denied after this request"
-        " (elastic group 'ga': 15 gpu requested, 2 of 12 used, 5 too much)"
-    )
-    assert str(pickle.loads(pickle.dumps(violation))) == str(violation)  # noqa: S301 - of this test
-    partition.release("run")
-    assert partition.allocate(AllocationRequest("large", "A", Resource(gpu=15), duration=600))
-    partition.release("large")
-    assert partition.allocate(small)
-
-
-def test_budget_that_is_used_up() -> None:
-    """A reservation ends when time has used up the budget of its request."""
-    now = 1000
-    chosen = parse_config(
-        "partitions: [{queues: [{name: a, resources: {max: {gpu: 10}}, properties: {ugm.reservation: enabled}}],"
-        " ugm: {budgets: [{name: each, user: sue, amounts: {gpu: 6000}, mode: admit}]}}]"
-    ).partition()
-    partition = Partition(chosen, clock=lambda: now)
-    partition.submit("A", UserGroup("sue"), "root.a")
-    partition.submit("B", UserGroup("ben"), "root.a")
-    assert partition.allocate("run", "A", Resource(gpu=6))
-    partition.request("large", "A", Resource(gpu=9), duration=60)
-    assert run_pass(partition) == []
-    assert reserved(partition) == [("large", ("root.a",), None)]
-    now += 2000
-    partition.request("small", "B", Resource(gpu=2))
-
-    assert run_pass(partition) == ["small"]
-    assert partition.reservations() == ()
-
-
-def test_limit_that_a_schedule_raises() -> None:
-    """A request that fits only when a schedule has raised a limit reserves nothing until then, in any pass."""
-    events: list[Event] = []
-    schedule = 'ugm: {schedule: [{hours: "20:00-23:00", maxresources: {gpu: 16}}]}'
-    queue = f"{{name: a, resources: {{max: {{gpu: 4}}}}, properties: {{ugm.reservation: enabled}}, {schedule}}}"
-    chosen = parse_config(f"partitions: [{{queues: [{queue}]}}]").partition()
-    partition = Partition(chosen, subscribers=[lambda _, batch: events.extend(batch)], clock=lambda: 1_795_435_200)
-    partition.submit("A", SUE, "root.a")
-    partition.request("late", "A", Resource(gpu=8), duration=600)
-    for _ in range(3):
-        [head] = partition.scheduling_pass()
-        assert head.allocate().can_wait
-    assert not [event for event in events if isinstance(event, ReservationChanged)]
-    assert partition.reservations() == ()

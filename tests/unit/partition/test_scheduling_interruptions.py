@@ -17,8 +17,8 @@ from typing import Final
 import pytest
 
 from support.examples import graded
-from support.interrupted_partitions import SCENES, Operation, Scene, Setup, Stored, interrupt, prepared
-from support.interruption_points import Interruption, Point, points_in
+from support.interrupted_partitions import SCENES, Operation, Setup, interrupt, prepared
+from support.interruption_points import points_in
 from support.partition_fixtures import BOB, SUE, memory, shown
 from ugm import AllocationRequest, Partition, RequestError, parse_config
 from ugm.budgets import BudgetChange
@@ -200,52 +200,6 @@ def test_interrupted_at_some_points(name: str, kind: str, distance: int, quick_f
     points = points_in(lambda: prepared(scene, operation))
     chosen = points[sum(map(ord, name + kind)) % distance % len(points) :: distance * max(1, len(points) // 4000)]
     assert interrupt(scene, operation, chosen) == len(chosen) > 0
-
-
-class Recovering(Scene):
-    """A partition in memory whose next operation recovers, because the last one was interrupted at a point."""
-
-    #: The operation after the interrupted one recovers.
-    uses = 1
-
-    def __init__(self, setup: Setup, operation: Operation, point: Point) -> None:
-        super().__init__(setup)
-        self._operation, self._point = operation, point
-
-    def build(self) -> None:
-        """Make the partition, and interrupt its operation."""
-        super().build()
-        interruption = Interruption(self._point)
-        interruption.run(lambda: self._operation(self.partition))
-        assert interruption.has_arrived
-
-
-def _point_in(package: str, operation: Operation) -> Point:
-    """Return a point of an operation in the quota model of a package."""
-    scene = Scene(FULL)
-    points = [one for one in points_in(lambda: prepared(scene, operation)) if f"/{package}/" in one.code.co_filename]
-    return points[len(points) // 2]
-
-
-@pytest.mark.parametrize("package", ["elastic", "quotatree"])
-@pytest.mark.parametrize("distance", [397, pytest.param(29, marks=pytest.mark.ci)])
-def test_interrupted_recovery(distance: int, package: str) -> None:
-    """An exception while an operation recovers from another one arrives as well, and suspends no quota model."""
-    scene = Recovering(FULL, ALL["allocate"], _point_in(package, ALL["allocate"]))
-    points = points_in(lambda: prepared(scene, _check))[::distance]
-    assert interrupt(scene, _check, points) == len(points) > 10
-
-
-def _check(partition: Partition) -> None:
-    assert "suspended" not in str(partition.check("one", memory(1)))
-
-
-def test_interrupted_writes(quick_folder: Path) -> None:
-    """A change is interrupted while its store takes it: everywhere in the code of the store."""
-    scene, operation = Stored(quick_folder), ALL["allocate"]
-    points = points_in(lambda: prepared(scene, operation))
-    chosen = [point for point in points if "store" in point.code.co_filename]
-    assert interrupt(scene, operation, chosen) == len(chosen) > 40
 
 
 @pytest.mark.deep

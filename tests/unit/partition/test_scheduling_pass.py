@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from support.partition_fixtures import BOB, SUE, config, memory
 from ugm import AllocationRequest, Partition, RequestError, Resource
 from ugm.fairness import ShareTree
 from ugm.partition import AbstractPartition, SchedulingPass, by_share
-from ugm.store import open_partition
 
 
 def waiting(queues: str, *applications: str, **options: Any) -> Partition:  # noqa: ANN401 - handed on
@@ -35,28 +33,6 @@ def ids(turn: SchedulingPass) -> list[str]:
     return [head.request.allocation_id for head in turn]
 
 
-def test_priority_and_age_of_requests() -> None:
-    """Requests of an application are offered by priority, then in the order in which they were made."""
-    partition = waiting("{name: a}", "x a 0 5 0 5")
-
-    assert ids(partition.scheduling_pass()) == ["x.1", "x.3", "x.0", "x.2"]
-
-
-def test_order_of_submission() -> None:
-    """Applications of a queue are offered by submission, and their requests keep their priority."""
-    partition = waiting("{name: a, properties: {application.sort.priority: disabled}}", "y a 0", "x a 9")
-
-    assert ids(partition.scheduling_pass()) == ["y.0", "x.0"]
-
-
-def test_inherited_settings() -> None:
-    """The sort of applications is inherited; the offset is not."""
-    properties = "properties: {application.sort.priority: disabled, priority.offset: '5'}"
-    partition = waiting(f"{{name: p, {properties}, queues: [{{name: a}}]}}, {{name: b}}", "y b 4", "z p.a 0", "x p.a 9")
-
-    assert ids(partition.scheduling_pass()) == ["z.0", "x.0", "y.0"]
-
-
 def test_queues_by_submission() -> None:
     """With the property, child queues are compared by their earliest submission, and not by the parts that they use."""
     fifo = "properties: {ugm.queue.sort.policy: fifo}"
@@ -66,16 +42,6 @@ def test_queues_by_submission() -> None:
     order = partition.order()
     assert [turn.request.allocation_id for turn in order] == ["y.0", "y.1", "z.0", "x.0"]
     assert "root.p.a comes before root.p.b by the order of submission: 1 against 2" in order[0].explain()
-
-
-def test_template_of_created_queues() -> None:
-    """A queue that placement creates has the settings of the template, and otherwise those of its parent."""
-    template = "childtemplate: {properties: {application.sort.priority: disabled}}"
-    partition = Partition(config(f"{{name: p, parent: true, {template}}}", "{name: provided, create: true}"))
-    for text in ("y p.new 0", "x p.new 9"):
-        add(partition, text)
-
-    assert ids(partition.scheduling_pass()) == ["y.0", "x.0"]
 
 
 def test_grants_change_the_order() -> None:
@@ -102,16 +68,6 @@ def test_denied_head_holds_nothing_back() -> None:
     assert granted == ["x.0", "y.0", "y.1"]
 
 
-def test_maximum_of_the_own_queue() -> None:
-    """Each queue is compared with its own maximum, in whatever order siblings are. YuniKorn mixes them up."""
-    queues = ", ".join(f"{{name: q{n}, resources: {{max: {{memory: {10 * (n + 1)}}}}}}}" for n in range(3))
-    partition = waiting(queues, *(f"x{n} q{n} 0" for n in range(3)))
-    for number in range(3):
-        partition.adopt(f"held-{number}", f"x{number}", memory(5))
-
-    assert ids(partition.scheduling_pass()) == ["x2.0", "x1.0", "x0.0"]
-
-
 def test_shares_are_relative() -> None:
     """A fair queue compares parts of what it has, not bytes with cores, as YuniKorn does."""
     queue = (
@@ -124,13 +80,6 @@ def test_shares_are_relative() -> None:
     assert ids(partition.scheduling_pass()) == ["x.0", "y.0"]
 
 
-def test_ties_do_not_depend_on_hashes() -> None:
-    """Queues with equal ratios are ordered by their first submission, then by path."""
-    partition = waiting("{name: a}, {name: b}, {name: c}", "x c 0", "y a 0", "z b 0")
-
-    assert ids(partition.scheduling_pass()) == ["x.0", "y.0", "z.0"]
-
-
 def test_changes_of_others() -> None:
     """The next head follows requests, releases and removals of other callers."""
     partition = waiting("{name: a}", "x a 0", "y a 0 0")
@@ -140,16 +89,6 @@ def test_changes_of_others() -> None:
     add(partition, "z a 7")
 
     assert ids(turn) == ["z.0", "y.1"]
-
-
-def test_granted_by_another() -> None:
-    """A head that another caller grants is not offered again, and a denied one is skipped."""
-    partition = waiting("{name: a}", "x a 0 0")
-    turn = partition.scheduling_pass()
-    head = next(turn)
-    partition.allocate("x.1", "x", memory(1))
-
-    assert (head.request.allocation_id, head.allocate().allowed, ids(turn)) == ("x.0", True, [])
 
 
 def test_requests_that_are_passed() -> None:
@@ -188,32 +127,6 @@ def test_explanation() -> None:
     )
 
 
-def test_order_changes_nothing() -> None:
-    """`order` is the whole pass with everything granted that fits the maxima, and changes nothing."""
-    partition = waiting("{name: a, resources: {max: {memory: 1}}}, {name: b}", "x a 9 9", "y b 0")
-    turns = partition.order()
-
-    assert [(one.request.allocation_id, one.fits, one.blocked_by) for one in turns] == [
-        ("x.0", True, ""),
-        ("x.1", False, "root.a"),
-        ("y.0", True, ""),
-    ]
-    assert (partition.order(), partition.order(max_turns=1)) == (turns, turns[:1])
-    assert partition.order(explained=False) == tuple(one._replace(keys=()) for one in turns)
-    assert turns[0].to_dict()["reasons"] == turns[0].explain().split("\n")
-
-
-def test_order_counts_the_usage_of_applications_without_requests() -> None:
-    """Queues are compared by the usage of all applications, also of queues without a quota and of those below them."""
-    partition = waiting("{name: a, queues: [{name: full}, {name: free}]}, {name: b}", "x a.free 0", "y b 0", "z a.full")
-    partition.add_node("node", memory(10))
-    assert [one.request.application_id for one in partition.order()] == ["x", "y"]
-    assert partition.allocate("held", "z", memory(1))
-
-    assert [one.request.application_id for one in partition.order()] == ["y", "x"]
-    assert "by the ratio of its usage: 0 against 1/10" in partition.order()[0].explain()
-
-
 def test_order_by_ranks() -> None:
     """The places of users order the applications of every queue; other users come last."""
     partition = waiting("{name: a}", "x a 0", "bob a 0")
@@ -236,47 +149,3 @@ def test_misuse(call: Any) -> None:  # noqa: ANN401 - a call that is rejected
     """A wrong argument is an error at once."""
     with pytest.raises(RequestError):
         call(waiting("{name: a}", "x a 0"))
-
-
-def test_failing_application() -> None:
-    """An application that is failing takes no part."""
-    partition = waiting("{name: a}", "x a 0", "y a 0")
-    turn = partition.scheduling_pass()
-    partition.fail("x")
-
-    assert ids(turn) == ["y.0"]
-
-
-def test_empty_partition() -> None:
-    """Without pending requests a pass is empty, and can be continued when there are some."""
-    partition = waiting("{name: a}")
-    turn = partition.scheduling_pass()
-
-    assert (ids(turn), partition.order()) == ([], ())
-    add(partition, "x a 0")
-    assert ids(turn) == ["x.0"]
-
-
-def test_configuration_in_the_middle() -> None:
-    """A configuration that is put in force between two heads takes effect, and skipped heads stay skipped."""
-    partition = waiting("{name: a}", "x a 0", "y a 0", "z a 9")
-    turn = partition.scheduling_pass()
-    assert next(turn).request.allocation_id == "z.0"
-    partition.configure(config("{name: a, properties: {application.sort.policy: fair}}", root=""))
-    partition.adopt("held", "x", memory(1))
-    partition.add_node("n", memory(10))
-
-    assert ids(turn) == ["y.0", "x.0"]
-
-
-def test_store(tmp_path: Path) -> None:
-    """Passes work with a store, and the order survives a restart."""
-    path = tmp_path / "store"
-    with open_partition(path, config("{name: a}")) as partition:
-        for text in ("y a 0 0", "x a 0"):
-            add(partition, text)
-        head = next(partition.scheduling_pass())
-        assert head.allocate()
-    with open_partition(path) as partition:
-        assert ids(partition.scheduling_pass()) == ["y.1", "x.0"]
-        partition.verify()

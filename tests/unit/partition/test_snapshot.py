@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from support.partition_fixtures import SUE, memory, partition_of, started
-from ugm import Partition, RequestError, Resource, UserGroup, UserInQueue
+from ugm import Partition, Resource, UserGroup
 from ugm.partition import PartitionSnapshot, UsageSum
 from ugm.queues import QueueState
 
@@ -85,26 +85,6 @@ def test_snapshot_agrees_with_the_partition(seed: int) -> None:
         assert snapshot.limits_of_group(name).utilization == partition.group_utilization(name)
 
 
-def test_user_with_only_pending_work() -> None:
-    """A user whose allocations are all pending is shown with the limits of the queues."""
-    partition = partition_of(limits='{users: ["*"], maxresources: {memory: 1}}')
-    partition.submit("app", SUE, "root.a")
-    partition.request("x", "app", memory(5))
-    snapshot = partition.snapshot()
-    user = snapshot.user("sue")
-
-    assert user is not None
-    assert (user.queues.usage, user.queues.running_applications, user.queues.max_resources) == (
-        Resource(),
-        (),
-        memory(1),
-    )
-    assert [child.queue_path for child in user.queues.children] == ["root.a"]
-    assert snapshot.pending.users["sue"].amounts == memory(5)
-    assert partition.user_usage("sue") == user
-    assert snapshot.user("ben") is partition.user_usage("ben") is None
-
-
 def test_snapshot_does_not_follow() -> None:
     """What happens after the copy does not show in it, also not in what is worked out late."""
     partition = partition_of()
@@ -157,46 +137,6 @@ def _used(snapshot: PartitionSnapshot) -> tuple[int, int]:
     top = snapshot.queue("root.top")
     assert isinstance(top, QueueState)
     return top.usage.get("memory", 0), sum(child.usage.get("memory", 0) for child in top.children)
-
-
-def test_explanation() -> None:
-    """An explanation has the decision, the holders, the limits and the headroom of one moment."""
-    partition = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}')
-    started(partition, "app", 6)
-    report = partition.explain("app", memory(3), max_holders=1)
-
-    assert (report.decision, report.queue_path) == (partition.check("app", memory(3)), "root.a")
-    assert [[holder.amount for holder in holders] for holders in report.holders] == [[6]]
-    assert report.limits == partition.limits("app")
-    assert report.headroom == partition.headroom("app") == memory(2)
-    with pytest.raises(RequestError):
-        partition.explain("nothing", memory(1))
-
-
-def test_explanation_of_a_submission() -> None:
-    """A report for a user without an application starts with the placement."""
-    partition = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}')
-    report, nowhere = (partition.explain_submission(SUE, queue, memory(9)) for queue in ("root.A", ""))
-
-    assert report.explanation == partition.explain(UserInQueue(SUE, "root.a"), memory(9))
-    assert report.explanation.limits == partition.limits(UserInQueue(SUE, "root.a"))
-    assert (nowhere.allowed, nowhere.queue_path, nowhere.explanation.limits) == (False, None, ())
-    assert nowhere.explanation.headroom is None
-
-
-def test_application_report() -> None:
-    """The report of an application explains its first pending allocations, in the order of their ids."""
-    partition = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}')
-    started(partition, "app", 6)
-    for name in ("b", "c", "a"):
-        partition.request(name, "app", memory(3))
-    report = partition.application_report("app", max_pending=2)
-
-    assert report is not None
-    assert report.application == partition.application("app")
-    assert [(one.allocation.allocation_id, one.user) for one, _ in report.pending] == [("a", "sue"), ("b", "sue")]
-    assert all(why == partition.explain("app", memory(3)) for _, why in report.pending)
-    assert partition.application_report("nothing") is None
 
 
 def test_lines_by_id() -> None:

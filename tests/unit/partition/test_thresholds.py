@@ -129,17 +129,6 @@ def test_limits_of_all_kinds() -> None:
     assert watch.crossed == ()
 
 
-def test_cluster() -> None:
-    """The sum of the nodes is the limit of the root queue."""
-    partition = using(90, declared(ThresholdConfig(shares=(90,)), queues="{name: a}"))
-    watch = ThresholdWatch(partition)
-    assert watch.update() == ()
-
-    partition.add_node("node", memory(100))
-
-    assert crossings(watch.update()) == [("queue", "root", "memory", 90, True)]
-
-
 def test_accounts_of_budgets() -> None:
     """The used part of an account is what is settled or promised."""
     model = Budgets([Budget("monthly", user="*", amounts=memory(100), mode=BudgetMode.SAFE)])
@@ -170,48 +159,6 @@ def test_elastic_groups_and_quota_nodes() -> None:
     for name in ("1", "2"):
         partition.release(name)
     assert {one.rising for one in watch.update()} == {False}
-
-
-def test_changed_limits() -> None:
-    """A lowered limit can be crossed without a change of usage; a removed one is left."""
-    partition = using(70, declared())
-    watch = ThresholdWatch(partition)
-    assert watch.update() == ()
-
-    partition.configure(declared(queues=QUEUES.replace("100", "80")))
-    assert crossings(watch.update()) == [("queue", "root.a", "memory", 80, True)]
-
-    partition.configure(declared(queues="{name: a}, {name: b}"))
-    (left,) = watch.update()
-    assert (left.rising, left.used, left.limit) == (False, 0, 80)
-
-
-def test_changed_thresholds() -> None:
-    """A new threshold is crossed at once, and one that is removed is left, with the usage that there is."""
-    partition = using(80, declared())
-    watch = ThresholdWatch(partition)
-    assert crossings(watch.update()) == [("queue", "root.a", "memory", 80, True)]
-
-    partition.configure(declared(ThresholdConfig(shares=(50,))))
-    assert [(one.threshold, one.rising, one.used) for one in watch.update()] == [(80, False, 80), (50, True, 80)]
-
-    partition.configure(declared(ThresholdConfig()))
-    assert [(one.threshold, one.rising, one.used) for one in watch.update()] == [(50, False, 80)]
-    assert (watch.update(), watch.shares) == ((), ())
-
-
-def test_limit_of_zero() -> None:
-    """Any usage under a limit of 0 counts as all of it, and no usage as nothing."""
-    partition = using(3, declared())
-    watch = ThresholdWatch(partition)
-    assert watch.update() == ()
-
-    partition.configure(declared(queues="{name: a, resources: {max: {memory: 0, gpu: 0, vcore: 5}}}"))
-
-    assert crossings(watch.update()) == [
-        ("queue", "root.a", "memory", 80, True),
-        ("queue", "root.a", "memory", 95, True),
-    ]
 
 
 def test_values() -> None:

@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-from queue import SimpleQueue
 from threading import Barrier, Thread
 
-import pytest
-
-from support.interruption_points import InterruptedTestError
 from support.service_fixtures import eventually
 from ugm.partition.ordering.waiting_list import WakeEvent
-
-
-def test_states() -> None:
-    """The event is set until it is cleared, and a set event does not wait."""
-    event = WakeEvent()
-
-    assert (event.is_set(), event.wait(0), event.wait(-1)) == (False, False, False)
-    event.set()
-    assert (event.is_set(), event.wait(), event.wait(0)) == (True, True, True)
-    event.clear()
-    assert not event.is_set()
 
 
 def test_all_waiting_threads_are_woken() -> None:
@@ -53,29 +38,3 @@ def test_no_wake_up_is_lost() -> None:
         barrier.wait()
         assert event.wait(20)
         thread.join()
-
-
-class FailingQueue(SimpleQueue[None]):
-    """A queue of a thread that waits; the first call that wakes it is interrupted."""
-
-    is_interrupted = False
-
-    def put(self, item: None, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002 - as defined
-        """Raise once, then add an item."""
-        if not self.is_interrupted:
-            self.is_interrupted = True
-            raise InterruptedTestError
-        super().put(item, block, timeout)
-
-
-def test_interrupted_call() -> None:
-    """After an interruption in the middle, the event is set, and the next call wakes the thread."""
-    event, queue = WakeEvent(), FailingQueue()
-    event._waiting[queue] = None
-
-    with pytest.raises(InterruptedTestError):
-        event.set()
-    assert event.is_set()
-    assert queue.empty()
-    event.set()
-    assert not queue.empty()
