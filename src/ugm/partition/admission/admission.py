@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, final
 
 from ugm.arguments import require_exact_name, require_name
-from ugm.counters import RequestVector, fits
+from ugm.counters import RequestVector
 from ugm.decision import ALLOWED, Decision, Violation, already_exceeded
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
@@ -42,7 +42,7 @@ from ugm.queues.tree import Queue
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 
-__all__ = ["AdmissionControl"]
+__all__ = ["AdmissionControl", "AdmissionPart"]
 
 _HELD: Final = AllocationState.HELD
 _PENDING: Final = AllocationState.PENDING
@@ -50,19 +50,17 @@ _PENDING: Final = AllocationState.PENDING
 _new: Final = tuple.__new__
 #: The vector of something that is no resource.
 _UNCOMPILED: Final = Resource().compiled
-#: The allocation id of a query; no allocation has it.
-_NO_ALLOCATION: Final = ""
 
 
 @final
 class AdmissionControl(CheckedArguments):
     """Grants and releases allocations. The caller holds the lock. Arguments of requests are checked here."""
 
-    __slots__ = ("_timers",)
+    __slots__ = ("timers",)
 
     def __init__(self, state: PartitionState, models: ModelSet, timers: ReductionTimers) -> None:
         super().__init__(state, models)
-        self._timers: Final = timers
+        self.timers: Final = timers
 
     # Requests
 
@@ -162,7 +160,7 @@ class AdmissionControl(CheckedArguments):
         # The counters need not be taken back, because they can be rebuilt.
         by_limits = holding.violations(vector) if by_models or objections else holding.admit(vector)
         if by_limits or by_models:
-            evictions = self._evictions(claim, application, row) if by_models else ()
+            evictions = self.evictions(claim, application) if by_models else ()
             return self._deny(request, application, row, Decision(by_limits + by_models, evictions))
         if objections:
             return self.deny([AllocationRequest._make(request)], Decision(tuple(objections)))
@@ -197,14 +195,14 @@ class AdmissionControl(CheckedArguments):
             state.finish_if_idle(state.owner(other))
         return Decision((), decision.evictions)
 
-    def _evictions(self, claim: Claim, application: Application, row: Allocation) -> tuple[str, ...]:
+    def evictions(self, claim: Claim, application: Application) -> tuple[str, ...]:
         """Return the allocations whose release would let another one fit; empty if no release would."""
         evictions = self._models.evictions(claim)
         if not evictions:
             return ()
         known = [self._state.allocations.get(name) for name in evictions]
         evicted = [other for other in known if other is not None and other.state is not _PENDING]
-        is_possible = len(evicted) == len(known) and self._fits_without(evicted, application, row.usage)
+        is_possible = len(evicted) == len(known) and self._fits_without(evicted, application, claim.usage)
         return evictions if is_possible else ()
 
     def _fits_without(self, evicted: Sequence[Allocation], application: Application, usage: Resource) -> bool:
@@ -233,25 +231,6 @@ class AdmissionControl(CheckedArguments):
             decision = decision._replace(violations=with_prospects(self._state, decision.violations, usages))
         self._state.deny(tuple(requests), decision)
         return decision
-
-    def check(self, request: AllocationRequest) -> Decision:
-        """Return the answer that a request would get, for any allocation id."""
-        application, vector = self.require_application(request.application_id), self._state.vector(request.usage)
-        self.require_not_failing(application)
-        now = self.now([request], changes=False)
-        if request.allocation_id != _NO_ALLOCATION:
-            request = request._replace(allocation_id=_NO_ALLOCATION)
-        row = allocation_of(request, _HELD, now)
-        holding = self._state.holding_of(application)
-        is_within = application.holding is not None and fits(holding.checked, vector)
-        if is_within and not self._models.all:
-            return ALLOWED
-        claim = application.claim(row)
-        by_limits, by_models = () if is_within else holding.violations(vector), self._models.check(claim)
-        if not by_limits and not by_models:
-            return ALLOWED
-        by_limits = with_prospects(self._state, by_limits, ((application, row.usage),))
-        return Decision(by_limits + by_models, self._evictions(claim, application, row) if by_models else ())
 
     def violations(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
         """Return every limit of users, groups, queues and other models that an allocation would exceed."""
@@ -325,10 +304,10 @@ class AdmissionControl(CheckedArguments):
         """Charge an existing allocation without a check, and return the limits that are exceeded now."""
         application = self._state.owner(row)
         if not self.is_repeated(row):
-            before = self._timers.exceeded(application.queue)
+            before = self.timers.exceeded(application.queue)
             self._state.count_unoffered(row.usage)
             self.charge(row)
-            self._timers.start(before, application.queue)
+            self.timers.start(before, application.queue)
         chain = self._state.holding_of(application).chain()
         return tuple(found for node in chain for found in already_exceeded(node))
 
@@ -338,11 +317,11 @@ class AdmissionControl(CheckedArguments):
         self.request_vector(usage)
         application = self._state.owner(old)
         new, queue = old._replace(usage=usage, node=node or old.node), application.queue
-        before = self._timers.exceeded(queue)
+        before = self.timers.exceeded(queue)
         self._state.count_unoffered(usage)
         self._exchange_claims(old, new, checked=False)
         self._swap(old, new)
-        self._timers.start(before, queue)
+        self.timers.start(before, queue)
 
     # Exchanges
 
@@ -478,9 +457,9 @@ class AdmissionControl(CheckedArguments):
 
     def set_queue_quota(self, queue: Queue, quota: Resource) -> None:
         """Set the maximum of a queue that the configuration does not name."""
-        before = self._timers.exceeded(queue)
+        before = self.timers.exceeded(queue)
         self._state.set_queue_quota(queue, quota)
-        self._timers.start(before, queue)
+        self.timers.start(before, queue)
 
 
 def _takes_more(old: Claim, new: Claim) -> bool:
@@ -488,3 +467,14 @@ def _takes_more(old: Claim, new: Claim) -> bool:
     if any(amount > 0 for amount in (new.usage - old.usage).values()):
         return True
     return new[-3:] != old[-3:]
+
+
+class AdmissionPart:
+    """A part of the engine that works on a state and its quota models through their admission."""
+
+    __slots__ = ("_admission", "_models", "_state")
+
+    def __init__(self, state: PartitionState, models: ModelSet, admission: AdmissionControl) -> None:
+        self._state: Final = state
+        self._models: Final = models
+        self._admission: Final = admission

@@ -32,7 +32,7 @@ from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
 from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, UserGroup, canonical_path, exact_text
 from ugm.model import SetupViolation
-from ugm.partition.admission.admission import AdmissionControl
+from ugm.partition.admission.admission import AdmissionControl, AdmissionPart
 from ugm.partition.admission.checked_arguments import in_use_reason
 from ugm.partition.answers.reports import Admission
 from ugm.partition.config.emptied import charge_limits
@@ -234,15 +234,10 @@ def require_gang_style(gang_style: str) -> GangStyle:
 
 
 @final
-class ApplicationLifecycle:
+class ApplicationLifecycle(AdmissionPart):
     """Adds applications to a partition and ends them. The caller runs the methods as transactions."""
 
-    __slots__ = ("_admission", "_models", "_state")
-
-    def __init__(self, state: PartitionState, models: ModelSet, admission: AdmissionControl) -> None:
-        self._state: Final = state
-        self._models: Final = models
-        self._admission: Final = admission
+    __slots__ = ()
 
     # Begin
 

@@ -11,11 +11,13 @@ from ugm.decision import EffectiveLimit
 from ugm.identity import WILDCARD, TrackingType, ancestors, is_below
 from ugm.partition.answers.reports import LimitUtilization, shares_of
 from ugm.partition.engine.application import Application
+from ugm.partition.engine.state import PartitionState
 from ugm.resources import Resource, sum_of
+from ugm.tracking.holding import all_holdings
 from ugm.tracking.limits import LimitTable
 from ugm.tracking.snapshot import TrackerCopy, UsageLine, usage_line
 
-__all__ = ["NOTHING", "LineIndex", "OwnerLimits", "UsageSum", "pending_line", "usage_line"]
+__all__ = ["NOTHING", "LineIndex", "OwnerLimits", "UsageSum", "copy_owner", "pending_line", "usage_line"]
 
 
 class UsageSum(NamedTuple):
@@ -175,3 +177,17 @@ def _ratio(used: int, most: int) -> float:
         return used / most if most else 1.0 + used
     except OverflowError:
         return float("inf")
+
+
+def copy_owner(state: PartitionState, kind: TrackingType, name: str, *, pending: bool = False) -> OwnerLimits | None:
+    """Copy the usage of a user or group, also of its *pending* allocations; None if there is none.
+
+    The caller holds the lock.
+    """
+    index, limits = state.holding_index, state.active_limits.limits
+    trees, table = (index.users, limits.users) if kind is TrackingType.USER else (index.groups, limits.groups)
+    held = all_holdings(trees[name].holdings) if name in trees else ()
+    lines = [usage_line(holding, holding.amounts) for holding in held]
+    applications = state.applications.values() if pending else ()
+    waiting = [pending_line(one) for one in applications if one.pending and one.submission.user.name == name]
+    return OwnerLimits(kind, name, table, lines, waiting) if lines or waiting else None

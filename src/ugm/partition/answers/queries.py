@@ -1,28 +1,25 @@
-"""Queries. They change nothing and return values.
+"""The answers that a request of an application, or of a user in a queue, would get, with the reasons.
 
-`Queries` lists applications, allocations, queues, users and groups. Most answers are formatted without the lock, from
-copies that are made under it, so that a query over a large partition does not delay a scheduler. A method whose name
-begins with `copy_` returns such a copy.
+A user in a queue has no application there yet. For such a subject an application and a detached holding are made, which
+no counter and no index refers to, with the limits of the queue and of its parents. If the queue does not exist, these
+are the limits that it would have if placement created it.
 
-`SubjectQueries` explains the answer that a request of an application, or of a user in a queue, would get. A user in a
-queue has no application there yet. For such a subject a detached holding is made, which no counter and no index refers
-to, with the limits of the queue and of its parents. If the queue does not exist, these are the limits that it would
-have if placement created it.
+Most answers are formatted without the lock, from copies that are made under it, so that a query over a large partition
+does not delay a scheduler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from ugm.arguments import require_amounts, require_resource, require_user, require_vector
-from ugm.counters import Counter
-from ugm.decision import Decision, EffectiveLimit, Violation, effective_limits, exceeded, headroom_of
+from ugm.arguments import require_amounts, require_vector
+from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation, effective_limits, exceeded, headroom_of
 from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, UserGroup, canonical_path, is_below
 from ugm.model import Claim
-from ugm.partition.admission.admission import AdmissionControl
+from ugm.partition.admission.admission import AdmissionPart
 from ugm.partition.admission.applications import require_submission
 from ugm.partition.answers.reports import (
     ApplicationReport,
@@ -34,8 +31,7 @@ from ugm.partition.answers.reports import (
     UserInQueue,
 )
 from ugm.partition.config.emptied import with_prospects
-from ugm.partition.engine.application import Application, ApplicationCopy, ApplicationInfo, PendingHeadroom
-from ugm.partition.engine.model_set import ModelSet
+from ugm.partition.engine.application import Application, PendingHeadroom
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import (
     Allocation,
@@ -46,120 +42,22 @@ from ugm.partition.rows import (
     allocation_of,
     require_duration,
 )
-from ugm.queues import Placement, QueueState, Submission
-from ugm.queues.tree import Queue, QueueSpec, queue_state
+from ugm.queues import Submission
+from ugm.queues.tree import Queue, QueueSpec
 from ugm.resources import Resource
 from ugm.tracking.holding import Amounts, Holding, all_holdings, amount_of
 
 if TYPE_CHECKING:
     from ugm.partition.answers.model_queries import ModelQueries
 
-if TYPE_CHECKING:
-    from ugm.partition.answers.owner_usage import OwnerLimits
-
-__all__ = ["Queries", "QueryRequest", "SubjectQueries", "require_query_submission", "require_subject"]
+__all__ = ["QueryRequest", "SubjectQueries", "query_of", "require_query_submission", "require_subject"]
 
 
-@final
-class Queries:
-    """The answers to queries. The caller holds the lock."""
-
-    __slots__ = ("_admission", "_state")
-
-    def __init__(self, state: PartitionState, admission: AdmissionControl) -> None:
-        self._state: Final = state
-        self._admission: Final = admission
-
-    # Applications and allocations
-
-    def application(self, application_id: str) -> ApplicationInfo | None:
-        """Return the current state of an application."""
-        found = self._state.applications.get(application_id)
-        return None if found is None else found.info()
-
-    def copy_applications(self, queue_path: str | None) -> list[ApplicationCopy]:
-        """Copy all applications, or those in and below a queue."""
-        found: Mapping[str, Application] = self._state.applications
-        if queue_path is not None:
-            below = self._admission.require_queue(queue_path).below()
-            found = {name: self._state.applications[name] for queue in below for name in queue.applications}
-        return [one.copy() for one in found.values()]
-
-    def applications_by_id(self, application_ids: Iterable[str]) -> tuple[ApplicationInfo, ...]:
-        """Return those of the given applications that exist, in the given order."""
-        found = [self._state.applications.get(name) for name in application_ids]
-        return tuple(one.info() for one in found if one is not None)
-
-    def allocation(self, allocation_id: str) -> Allocation | None:
-        """Return the current state of an allocation."""
-        return self._state.allocations.get(allocation_id)
-
-    def copy_allocations(self, application_id: str | None) -> dict[str, Allocation]:
-        """Copy the allocations of all applications, or of one."""
-        rows = self._state.allocations
-        if application_id is None:
-            return dict(rows)
-        application = self._admission.require_application(application_id)
-        return {name: rows[name] for name in (*application.allocations, *application.pending)}
-
-    def copy_for_audit(self) -> tuple[dict[str, Allocation], set[str]]:
-        """Copy all allocations, and the ids of all applications."""
-        return dict(self._state.allocations), set(self._state.applications)
-
-    def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
-        """Return those of the given allocations that exist, with their owners, in the given order."""
-        found = [self._state.allocations.get(name) for name in allocation_ids]
-        owners = self._state.applications
-        return tuple(OwnedAllocation.of(owners[row.application_id], row) for row in found if row is not None)
-
-    # Queues
-
-    def queue(self, queue_path: str, *, alone: bool) -> QueueState | None:
-        """Return the current state of a queue, with the queues below it or *alone*."""
-        found = self._state.tree.queues.get(canonical_path(queue_path))
-        return None if found is None else queue_state(found, self._state.tree.cluster, alone=alone)
-
-    def queue_headroom(self, queue_path: str, *, cluster: bool) -> Resource | None:
-        """Return the minimum that a queue and its parents leave."""
-        return self._state.tree.headroom(self._admission.require_queue(queue_path).queue_path, cluster=cluster)
-
-    def queue_maximum(self, queue_path: str) -> Resource | None:
-        """Return the minimum of the maxima of a queue and its parents."""
-        return self._state.tree.maximum(self._admission.require_queue(queue_path).queue_path)
-
-    def pending_usages(self, queue_path: str) -> list[Resource]:
-        """Return the amounts of the pending allocations in a queue itself."""
-        found = self._state.tree.queues.get(queue_path)
-        names = [] if found is None else list(found.applications)
-        return [one.usage for name in names for one in self._state.applications[name].pending.values()]
-
-    def nodes(self) -> dict[str, Resource]:
-        """Return the resources of every registered node."""
-        return dict(sorted(self._state.cluster.nodes.items()))
-
-    # Users and groups
-
-    def owner(self, kind: TrackingType, name: str, *, pending: bool = False) -> OwnerLimits | None:
-        """Copy the usage of a user or group, also of its *pending* allocations; None if there is none."""
-        from ugm.partition.answers import owner_usage as values  # noqa: PLC0415 - few programs ask for it
-
-        index, limits = self._state.holding_index, self._state.active_limits.limits
-        trees, table = (index.users, limits.users) if kind is TrackingType.USER else (index.groups, limits.groups)
-        held = all_holdings(trees[name].holdings) if name in trees else ()
-        lines = [values.usage_line(holding, holding.amounts) for holding in held]
-        applications = self._state.applications.values() if pending else ()
-        waiting = [values.pending_line(one) for one in applications if one.pending and one.submission.user.name == name]
-        return values.OwnerLimits(kind, name, table, lines, waiting) if lines or waiting else None
-
-    def owners(self, kind: TrackingType) -> list[OwnerLimits]:
-        """Copy the usage of all users or groups, sorted by name."""
-        index = self._state.holding_index
-        names = sorted(index.users if kind is TrackingType.USER else index.groups)
-        return [found for name in names if (found := self.owner(kind, name)) is not None]
-
-
-#: The id of an application that is not submitted yet, for quota models.
+#: The id of an application that is not submitted yet, for quota models; and its number.
 _NO_APPLICATION: Final = "?"
+_NO_NUMBER: Final = 0
+#: The allocation id of a query; no allocation has it.
+_NO_ALLOCATION: Final = ""
 
 
 def require_subject(subject: Subject) -> Subject:
@@ -194,13 +92,6 @@ class QueryRequest(NamedTuple):
     preemptible: bool = True
     duration: int | None = None
 
-    def of(self, application_id: str) -> AllocationRequest:
-        """Return the request of an application."""
-        usage, priority, preemptible, duration = self
-        return AllocationRequest(
-            "", application_id, usage, priority=priority, preemptible=preemptible, duration=duration
-        )
-
 
 _NOTHING: Final = QueryRequest(Resource())
 
@@ -219,94 +110,105 @@ class SubjectLimits(NamedTuple):
 _HoldersOf: TypeAlias = Callable[[Decision], tuple[tuple[Holder, ...], ...]]
 
 
-@final
-class SubjectQueries:
+class SubjectQueries(AdmissionPart):
     """The answers to queries about a subject. The caller holds the lock, and has called `require_subject`."""
 
-    __slots__ = ("_admission", "_models", "_state")
-
-    def __init__(self, state: PartitionState, models: ModelSet, admission: AdmissionControl) -> None:
-        self._state: Final = state
-        self._models: Final = models
-        self._admission: Final = admission
+    __slots__ = ()
 
     def _model_queries(self) -> ModelQueries:
         from ugm.partition.answers.model_queries import ModelQueries  # noqa: PLC0415 - few partitions have other models
 
         return ModelQueries(self._models)
 
+    def application_of(self, subject: Subject) -> Application:
+        """Return the application of a subject; that of a user in a queue is in no table, and its queue may not exist.
+
+        Raises:
+            RequestError: the application does not exist, or the quota has names of resources that are not allowed.
+        """
+        if not isinstance(subject, UserInQueue):
+            return self._admission.require_application(subject)
+        path, tags, quota = subject.queue_path, subject.tags or {}, subject.quota
+        self._state.active_limits.request_names.require("quota", quota)
+        queue, known = Queue(QueueSpec(path), None, {}, managed=False), self._state.tree.queues.get(path)
+        queue.chain = self._state.tree.chain_if_made(path, quota)
+        if known is None or not known.managed:
+            queue.quota_override = quota
+        row = ApplicationRow(
+            _NO_APPLICATION, subject.user, path, path, tags, GangStyle.SOFT, is_adopted=False, number=_NO_NUMBER
+        )
+        return Application(row, queue)
+
     def check(self, subject: Subject, query: QueryRequest) -> Decision:
         """Return the answer that one more allocation would get."""
         self._admission.request_vector(query.usage)
-        if isinstance(subject, UserInQueue):
-            return self._check_user(subject, query)
-        return self._admission.check(query.of(subject))
+        return self._check(self.application_of(subject), query)
+
+    def _check(self, application: Application, query: QueryRequest) -> Decision:
+        is_submitted = _is_submitted(application)
+        if self._state.row.closed and not is_submitted:
+            queue_path = application.queue.queue_path
+            raise RequestError("queue_path", queue_path, "the partition is closed", "partition-closed")
+        self._admission.require_not_failing(application)
+        claim, usage = self.claim(application, query), query.usage
+        by_limits = with_prospects(self._state, self.own_violations(application, usage), ((application, usage),))
+        by_models = self._models.check(claim) if self._models.all else ()
+        evictions = self._admission.evictions(claim, application) if by_models and is_submitted else ()
+        return Decision(by_limits + by_models, evictions) if by_limits or by_models else ALLOWED
 
     def explain(self, subject: Subject, query: QueryRequest, max_holders: int) -> Callable[[], Explanation]:
         """Return a function that returns the same with its reasons; it may be called without the lock."""
         decision = self.check(subject, query)
-        limits, holders = self._limits_and_headroom(subject, query), copy_holders(self._state, [decision], max_holders)
+        limits = self._limits_and_headroom(self.application_of(subject), query)
+        holders = copy_holders(self._state, [decision], max_holders)
         return lambda: Explanation(decision, holders(decision), *limits)
 
     def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
         """Return every limit that holds for the subject."""
-        found = self._own_limits(self._holding(subject)) + self._pending_limits(subject)
-        return found + self._model_queries().limits(self.claim(subject, _NOTHING)) if self._models.all else found
+        application = self.application_of(subject)
+        found = self._own_limits(application)
+        return found + self._model_queries().limits(self.claim(application, _NOTHING)) if self._models.all else found
 
     def headroom(self, subject: Subject, duration: int | None) -> Resource | None:
         """Return the amounts that the subject may request for a duration."""
         if duration is not None:
             require_duration(duration)
-        holding = self._holding(subject)
-        free = headroom_of(self._own_limits(holding))
+        application = self.application_of(subject)
+        free = headroom_of(self._own_limits(application, pending=False))
         if not self._models.all:
             return free
-        return self._model_headroom(holding, self.claim(subject, _NOTHING._replace(duration=duration)), free)
+        return self._model_headroom(application, self.claim(application, _NOTHING._replace(duration=duration)), free)
 
-    def _limits_and_headroom(self, subject: Subject, query: QueryRequest = _NOTHING) -> SubjectLimits:
-        """Return the limits of the subject with the headroom of the models, at one moment."""
-        holding = self._holding(subject)
-        limits = self._own_limits(holding) + self._pending_limits(subject)
+    def _limits_and_headroom(self, application: Application, query: QueryRequest = _NOTHING) -> SubjectLimits:
+        """Return the limits of an application with the headroom of the models, at one moment."""
+        limits, queue_path = self._own_limits(application), application.queue.queue_path
         if not self._models.all:
-            return SubjectLimits(limits, holding.queue_path)
-        claim = self.claim(subject, query._replace(usage=_NOTHING.usage))
-        headroom = self._model_headroom(holding, claim, headroom_of(limits))
+            return SubjectLimits(limits, queue_path)
+        claim = self.claim(application, query._replace(usage=_NOTHING.usage))
+        headroom = self._model_headroom(application, claim, headroom_of(limits))
         limits += self._model_queries().limits(claim)
-        return SubjectLimits(limits, holding.queue_path, None if headroom == headroom_of(limits) else headroom)
+        return SubjectLimits(limits, queue_path, None if headroom == headroom_of(limits) else headroom)
 
-    @staticmethod
-    def _own_limits(holding: Holding) -> tuple[EffectiveLimit, ...]:
-        """Return the limits of users, groups and queues."""
-        return effective_limits(holding.enforced(holding.chain()))
-
-    def _pending_limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
-        """Return the limits on pending work."""
-        counted = self._state.pending_usage
-        return () if counted is None else counted.limits(self._owner(subject))
+    def _own_limits(self, application: Application, *, pending: bool = True) -> tuple[EffectiveLimit, ...]:
+        """Return the limits of users, groups and queues, and those on *pending* work."""
+        holding, counted = self._holding(application), self._state.pending_usage if pending else None
+        found = effective_limits(holding.enforced(holding.chain()))
+        return found if counted is None else found + counted.limits(application)
 
     def pending_headroom(self, subject: Subject) -> PendingHeadroom:
         """Return the pending work that the subject may still add."""
-        counted, owner = self._state.pending_usage, self._owner(subject)
-        return PendingHeadroom() if counted is None else counted.headroom(owner)
+        counted, application = self._state.pending_usage, self.application_of(subject)
+        return PendingHeadroom() if counted is None else counted.headroom(application)
 
-    def _owner(self, subject: Subject) -> Application | tuple[str, UserGroup]:
-        if isinstance(subject, UserInQueue):
-            return subject.queue_path, require_user(subject.user)
-        return self._admission.require_application(subject)
-
-    def _model_headroom(self, holding: Holding, claim: Claim, free: Resource | None) -> Resource | None:
-        names = {*self._state.active_limits.epoch.layout.names, *holding.held()}
+    def _model_headroom(self, application: Application, claim: Claim, free: Resource | None) -> Resource | None:
+        names = {*self._state.active_limits.epoch.layout.names, *(application.held() or ())}
         return self._model_queries().headroom(claim, free, names, offered=self._state.cluster.total)
-
-    def place(self, submission: Submission) -> Placement:
-        """Return where an application would be placed."""
-        return self._state.place(submission)
 
     def explain_submission(
         self, submission: Submission, usage: Resource, quota: Resource | None, duration: int | None, max_holders: int
     ) -> Callable[[], SubmissionReport]:
         """Return a function that returns the placement of an application, with the answer to its first allocation."""
-        placement = self.place(submission)
+        placement = self._state.place(submission)
         if placement.queue_path is None:
             return lambda: SubmissionReport(placement, Explanation(Decision()))
         path = canonical_path(placement.queue_path)
@@ -323,11 +225,11 @@ class SubjectQueries:
             return lambda: None
         pending = [] if application.row.failing else sorted(application.pending)[:max_pending]
         answers = [
-            (OwnedAllocation.of(application, row), self._admission.check(_request(row)))
+            (OwnedAllocation.of(application, row), self._check(application, query_of(row)))
             for row in map(self._state.tables.allocations.__getitem__, pending)
         ]
         holders = copy_holders(self._state, [decision for _, decision in answers], max_holders)
-        info, limits = application.info(), self._limits_and_headroom(application_id)
+        info, limits = application.info(), self._limits_and_headroom(application)
         return lambda: ApplicationReport(
             info,
             limits.limits,
@@ -335,94 +237,65 @@ class SubjectQueries:
             limits.model_headroom,
         )
 
-    def own_violations(self, subject: Subject, usage: Resource) -> tuple[Violation, ...]:
+    def own_violations(self, application: Application, usage: Resource) -> tuple[Violation, ...]:
         """Return every limit of users, groups, queues and the cluster that one more allocation would exceed."""
-        holding = self._holding(subject)
-        if isinstance(subject, UserInQueue):
-            return _violations(holding, usage)
-        return holding.violations(self._state.vector(usage))
+        holding = self._holding(application)
+        if _is_submitted(application):
+            return holding.violations(self._state.vector(usage))
+        # The counters may have different layouts.
+        chain = holding.chain()
+        starting = holding.newly_counted(chain)
+        return tuple(
+            violation
+            for counter in holding.enforced(chain)
+            for violation in exceeded((counter,), require_vector("usage", usage, counter.layout), starting)
+        )
 
     def violations_without(
-        self, subject: Subject, usage: Resource, claim: Claim, leaving: Sequence[Allocation]
-    ) -> tuple[Violation, ...]:
-        """Return every limit that a request would exceed after the release of some allocations; nothing changes."""
+        self, application: Application, claim: Claim, leaving: Sequence[Allocation]
+    ) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
+        """Return every limit that a claim would exceed after the release of some allocations; nothing changes.
+
+        Returns:
+            The limits of users, groups and queues, and those of other quota models.
+        """
         for row in leaving:
             self._state.refund(row)
-        found = self.own_violations(subject, usage)
+        found = self.own_violations(application, claim.usage)
         for row in leaving:
             self._state.charge(row)
         if not self._models.all:
-            return found
-        return found + self._models.shortage(claim, [self._state.claim(row) for row in leaving])
+            return found, ()
+        return found, self._models.shortage(claim, [self._state.claim(row) for row in leaving])
 
-    def _check_user(self, subject: UserInQueue, query: QueryRequest) -> Decision:
-        if self._state.row.closed:
-            raise RequestError("queue_path", subject.queue_path, "the partition is closed", "partition-closed")
-        usage, claim = require_resource("usage", query.usage), self.claim(subject, query)
-        violations = self.own_violations(subject, usage)
-        if violations:
-            violations = with_prospects(self._state, violations, ((self._application(subject), usage),))
-        if self._models.all:
-            violations += self._models.check(claim)
-        return Decision(violations)
-
-    def claim(self, subject: Subject, query: QueryRequest) -> Claim:
+    def claim(self, application: Application, query: QueryRequest) -> Claim:
         """Return a query for models.
 
         Raises:
-            RequestError: the application does not exist, or a property has a wrong type or value.
+            RequestError: a property has a wrong type or value.
         """
-        request = query.of(_NO_APPLICATION if isinstance(subject, UserInQueue) else subject)
+        usage, priority, preemptible, duration = query
+        traits = False, priority, preemptible, duration
+        request = AllocationRequest(_NO_ALLOCATION, application.application_id, usage, *traits)
         row = allocation_of(request, AllocationState.HELD, self._admission.now([request], changes=False))
-        if not isinstance(subject, UserInQueue):
-            application = self._admission.require_application(subject)
-            return application.claim(row)
-        path, tags = subject.queue_path, subject.tags or {}
-        return Claim(
-            "", _NO_APPLICATION, query.usage, path, subject.user, tags, row.priority, row.preemptible, row.until
-        )
+        return application.claim(row)
 
-    def _application(self, subject: UserInQueue) -> Application:
-        """Return an application of a user in a queue, which may not exist."""
-        queue = Queue(QueueSpec(subject.queue_path), None, {}, managed=False)
-        known = self._state.tree.queues.get(subject.queue_path)
-        if known is None or not known.managed:
-            queue.quota_override = subject.quota
-        path = subject.queue_path
-        row = ApplicationRow(
-            _NO_APPLICATION, subject.user, path, path, subject.tags or {}, GangStyle.SOFT, is_adopted=False, number=0
-        )
-        return Application(row, queue)
-
-    def _holding(self, subject: Subject) -> Holding:
-        """Return the holding of an application, or a detached one for a user in a queue."""
-        if not isinstance(subject, UserInQueue):
-            return self._state.holding_of(self._admission.require_application(subject))
-        self._state.active_limits.request_names.require("quota", subject.quota)
-        holding = self._state.holding_index.detached(subject.queue_path, "", require_user(subject.user))
-        holding.queue = _QueueChain(self._state.tree.chain_if_made(subject.queue_path, subject.quota))
+    def _holding(self, application: Application) -> Holding:
+        """Return the holding of an application, or a detached one if it is not submitted."""
+        if _is_submitted(application):
+            return self._state.holding_of(application)
+        holding = self._state.holding_index.detached(application.queue.queue_path, "", application.row.user)
+        holding.queue = application.queue
         return holding
 
 
-class _QueueChain(NamedTuple):
-    """The limits of a queue that may not exist."""
-
-    chain: tuple[Counter, ...]
+def _is_submitted(application: Application) -> bool:
+    return application.row.number != _NO_NUMBER
 
 
-def _request(row: Allocation) -> AllocationRequest:
-    return QueryRequest(row.usage, row.priority, row.preemptible, row.duration).of(row.application_id)
-
-
-def _violations(holding: Holding, usage: Resource) -> tuple[Violation, ...]:
-    """Return every limit that a detached holding would exceed; its counters may have different layouts."""
-    chain = holding.chain()
-    starting = holding.newly_counted(chain)
-    return tuple(
-        violation
-        for counter in holding.enforced(chain)
-        for violation in exceeded((counter,), require_vector("usage", usage, counter.layout), starting)
-    )
+def query_of(request: AllocationRequest | Allocation) -> QueryRequest:
+    """Return what a query asks about a request."""
+    return QueryRequest(request.usage, request.priority, request.preemptible, request.duration)
 
 
 # The largest holders

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import itemgetter
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 from ugm.decision import Decision, EffectiveLimit, Violation, denial_for_people, headroom_of, one_line
 from ugm.identity import UserGroup
@@ -14,6 +14,9 @@ from ugm.partition.engine.application import Application, ApplicationInfo
 from ugm.partition.rows import Allocation
 from ugm.queues import Placement
 from ugm.resources import Resource, as_float, format_amount, optional_dict
+
+if TYPE_CHECKING:
+    from ugm.partition.engine.state import PartitionState
 
 __all__ = [
     "Admission",
@@ -26,6 +29,7 @@ __all__ = [
     "SubmissionReport",
     "SyncReport",
     "UserInQueue",
+    "owned_allocations",
     "shares_of",
 ]
 
@@ -245,6 +249,12 @@ class OwnedAllocation:
             "group": self.group,
             "queue_path": self.queue_path,
         }
+
+
+def owned_allocations(state: PartitionState, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
+    """Return those of the given allocations that exist, with their owners, in the given order."""
+    rows = map(state.allocations.get, allocation_ids)
+    return tuple(OwnedAllocation.of(state.owner(row), row) for row in rows if row is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 from ugm.arguments import require_amounts, require_exact_name, require_name, require_resource
 from ugm.errors import RequestError
 from ugm.model import BudgetChange
-from ugm.partition.admission.admission import AdmissionControl
+from ugm.partition.admission.admission import AdmissionPart
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.model_calls import row_calls
 from ugm.partition.engine.model_set import ModelSet
@@ -107,18 +107,10 @@ T = TypeVar("T")
 
 
 @final
-class Administration:
+class Administration(AdmissionPart):
     """Administrative changes: nodes, queue quotas, budgets and configuration. The caller runs them as transactions."""
 
-    __slots__ = ("_admission", "_models", "_state", "_timers")
-
-    def __init__(
-        self, state: PartitionState, models: ModelSet, admission: AdmissionControl, timers: ReductionTimers
-    ) -> None:
-        self._state: Final = state
-        self._models: Final = models
-        self._admission: Final = admission
-        self._timers: Final = timers
+    __slots__ = ()
 
     def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
         """Set the maximum of a queue that the configuration does not name.
@@ -182,9 +174,10 @@ class Administration:
         """Put another configuration in force, with the models that it declares."""
         if config.schedule is not None:
             config = config.at(self._models.clock.now(changes=True))
-        before = self._timers.exceeded()
+        timers = self._admission.timers
+        before = timers.exceeded()
         self._state.replace_config(config, author)
-        self._timers.start(before)
+        timers.start(before)
         self._models.declare(config.models, self._state.cluster.total, partial(row_calls, self._state.tables))
 
     def apply(self, plan: ConfigPlan) -> None:

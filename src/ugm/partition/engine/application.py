@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from heapq import heapify, heappush
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
+from typing import Any, Final, NamedTuple, Protocol, final
 
 from ugm.decision import EffectiveLimit, Violation
 from ugm.identity import UserGroup
@@ -55,7 +55,6 @@ __all__ = [
     "ChangeMarks",
     "GangStyle",
     "PendingHeadroom",
-    "PendingOwner",
     "PendingUsage",
     "PromisedEnds",
     "SelectGroup",
@@ -406,10 +405,6 @@ class _Account:
         return self.key.name, self.key.queue_path, self.maximum.limit_name
 
 
-#: An application, or a queue and a user.
-PendingOwner: TypeAlias = Application | tuple[str, UserGroup]
-
-
 @final
 class PendingUsage:
     """The pending work of one partition.
@@ -456,15 +451,14 @@ class PendingUsage:
         else:
             self._accounts.pop(account.key, None)
 
-    def _accounts_of(self, owner: PendingOwner) -> list[_Account]:
+    def _accounts_of(self, application: Application) -> list[_Account]:
         """Return the accounts of all maxima; those that are not listed are new."""
-        if isinstance(owner, tuple):
-            path, user = owner
+        row = application.row
+        return self._accounts_in(row.queue_path, row.user, row.group)
+
+    def _accounts_in(self, path: str, user: UserGroup, group: str | None = _UNCHOSEN) -> list[_Account]:
+        if group == _UNCHOSEN:
             group = self._select_group(path, user.groups)
-        else:
-            path, user, group = owner.row.queue_path, owner.row.user, owner.row.group
-            if not owner.has_chosen_group:
-                group = self._select_group(path, user.groups)
         maxima = self._limits.maxima(path, user.name, group)
         return [self._accounts.get(key) or _Account(key, maximum) for key, maximum in maxima]
 
@@ -476,7 +470,7 @@ class PendingUsage:
 
     def of_submission(self, queue_path: str, user: UserGroup) -> tuple[Violation, ...]:
         """Return every limit that one more application would exceed."""
-        accounts = self._accounts_of((queue_path, user))
+        accounts = self._accounts_in(queue_path, user)
         return tuple(found for account in accounts for found in account.of_submission(1))
 
     def exceeded(self) -> Iterator[Violation]:
@@ -485,13 +479,13 @@ class PendingUsage:
             yield from self._accounts[key].of_request(Resource(), 0)
             yield from self._accounts[key].of_submission(0)
 
-    def limits(self, owner: PendingOwner) -> tuple[EffectiveLimit, ...]:
-        """Return every limit for an application, or for a queue and a user."""
-        return tuple(limit for account in self._accounts_of(owner) for limit in account.limits())
+    def limits(self, application: Application) -> tuple[EffectiveLimit, ...]:
+        """Return every limit for an application."""
+        return tuple(limit for account in self._accounts_of(application) for limit in account.limits())
 
-    def headroom(self, owner: PendingOwner) -> PendingHeadroom:
-        """Return what an application, or a user in a queue, may add."""
-        accounts = self._accounts_of(owner)
+    def headroom(self, application: Application) -> PendingHeadroom:
+        """Return what an application may add."""
+        accounts = self._accounts_of(application)
         return PendingHeadroom(
             min((one.maximum.requests - one.requests for one in accounts if one.maximum.requests), default=None),
             smallest_amounts(

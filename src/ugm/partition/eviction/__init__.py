@@ -5,7 +5,6 @@ module              contents
 ==================  ===================================================================================================
 `preemption`        plans for requests that are entitled to more, and for queues above their maximum; carrying them out
 `preemption_call`   the checked arguments of calls that plan preemptions
-`preemption_trial`  the answer of all limits after victims have left
 `reclaim`           what groups have to return to a group that asks within its guarantee
 `reclaim_search`    the search for the allocations to return
 `reclaim_plan`      plans and their reasons, as values

@@ -17,15 +17,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, final
 
-from ugm.decision import Decision
+from ugm.decision import Decision, Violation
 from ugm.errors import RequestError
-from ugm.partition.answers.queries import QueryRequest, SubjectQueries
-from ugm.partition.answers.reports import OwnedAllocation
+from ugm.identity import TrackingType
+from ugm.model import SetupViolation
+from ugm.partition.admission.admission import AdmissionControl
+from ugm.partition.admission.trial_charges import TrialCharges
+from ugm.partition.answers.queries import SubjectQueries, query_of
+from ugm.partition.answers.reports import OwnedAllocation, owned_allocations
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState, ReductionTimers
 from ugm.partition.eviction.preemption_call import PreemptionCall, call_of
-from ugm.partition.eviction.preemption_trial import PreemptionTrial, TrialAnswer
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationState
 from ugm.preemption import (
     AllocationFacts,
@@ -53,6 +56,23 @@ _TERMINATING: Final = AllocationState.TERMINATING
 _FINAL: Final = frozenset((Outcome.BLOCKED, Outcome.NEVER, Outcome.MUST_NOT_PREEMPT, Outcome.EARLY, Outcome.NONE))
 
 
+class _Answer(NamedTuple):
+    """The limits that deny a request after some releases."""
+
+    #: The limits of users, groups and queues.
+    own: tuple[Violation, ...]
+    in_models: tuple[Violation, ...]
+    #: Whether it would be granted now, before any release.
+    is_allowed: bool
+    #: The allocations that the models would evict now; empty if they allow the request, or if that does not help.
+    evictions: tuple[str, ...]
+
+    @property
+    def blocking(self) -> tuple[Violation, ...]:
+        """The limits that evictions from other queues do not relieve."""
+        return tuple(one for one in self.own if one.kind != TrackingType.QUEUE or one.resource is None)
+
+
 class _Question(NamedTuple):
     """A request with everything that decides about its plan."""
 
@@ -63,7 +83,7 @@ class _Question(NamedTuple):
     recorded: tuple[PlacedRequest, ...]
     now: int
     #: The answer of all limits once the terminating allocations are released.
-    answer: TrialAnswer
+    answer: _Answer
 
 
 class _Trial(NamedTuple):
@@ -106,14 +126,13 @@ class PreemptionStatus:
 
 
 @final
-class PreemptionPlanning:
+class PreemptionPlanning(SubjectQueries):
     """Makes plans for requests and for queues above their maxima, and carries them out; the caller holds the lock.
 
     Args:
         state: the partition.
         models: its quota models.
-        trial: finds out whether a request fits after some releases.
-        queries: answers questions about subjects.
+        admission: decides about requests.
         timers: the timers of queues above their maxima.
         reserve: lets a pending request reserve capacity in the queues that do so.
     """
@@ -122,16 +141,12 @@ class PreemptionPlanning:
         self,
         state: PartitionState,
         models: ModelSet,
-        trial: PreemptionTrial,
-        queries: SubjectQueries,
+        admission: AdmissionControl,
         timers: ReductionTimers,
         reserve: Callable[[str], None],
     ) -> None:
-        self._state: Final = state
-        self._models: Final = models
+        super().__init__(state, models, admission)
         self._reserve: Final = reserve
-        self._queries: Final = queries
-        self._trial: Final = trial
         self._timers: Final = timers
         #: The number of plans by outcome.
         self._counts: Final[dict[str, int]] = {}
@@ -149,10 +164,10 @@ class PreemptionPlanning:
         return plan
 
     def _plan(self, call: PreemptionCall) -> PreemptionPlan:
-        name, application_id, usage, _, priority, preemptible, duration, *_ = call.request
-        decision = self._queries.check(application_id, QueryRequest(usage, priority, preemptible, duration))
-        placed = self._trial.placed_rows(name, call.placed)
-        answer = self._trial.answer(call.request, placed.values(), self._terminating(), evicts=True)
+        name, application_id, usage, _, priority, *_ = call.request
+        decision = self.check(application_id, query_of(call.request))
+        placed = self._placed_rows(name, call.placed)
+        answer = self._answer(call.request, placed.values(), self._terminating(), evicts=True)
         path = self._state.applications[application_id].queue.queue_path
         question = _Question(
             call,
@@ -169,6 +184,60 @@ class PreemptionPlanning:
         if plan.outcome is Outcome.FITS and not is_allowed:
             plan = replace(plan, outcome=Outcome.AWAITS_TERMINATING)
         return plan
+
+    # The answer of all limits after some releases
+
+    def _placed_rows(self, allocation_id: str, placed: Sequence[AllocationRequest]) -> dict[str, Allocation]:
+        """Return the requests that count as granted when a request is planned.
+
+        Args:
+            allocation_id: the request.
+            placed: requests that its caller counts as granted. Those that are granted count already.
+
+        Raises:
+            RequestError: the application of one does not exist or is failing, or another property is invalid.
+        """
+        rows = self._state.placed_rows()
+        for one in placed:
+            known = self._state.allocations.get(one.allocation_id)
+            if known is None:
+                new = self._admission.row(one, AllocationState.HELD)
+                self._admission.require_not_failing(self._state.owner(new))
+                rows.setdefault(one.allocation_id, new)
+            elif known.state is AllocationState.PENDING:
+                rows.setdefault(one.allocation_id, known)
+        rows.pop(allocation_id, None)
+        return rows
+
+    def _answer(
+        self,
+        request: AllocationRequest,
+        placed: Iterable[Allocation],
+        leaving: Sequence[Allocation],
+        *,
+        evicts: bool = False,
+    ) -> _Answer:
+        """Return the answer of all limits. Everything is charged and refunded, so nothing has changed afterwards.
+
+        Args:
+            request: the request.
+            placed: requests that count as granted.
+            leaving: allocations that count as released.
+            evicts: whether to ask the models for evictions.
+        """
+        charges = TrialCharges(self._state, self._models)
+        for row in placed:
+            # A model need not be able to charge a claim for which it is not set up. It never grants the request.
+            if not any(isinstance(one, SetupViolation) for one in self._models.check(self._state.claim(row))):
+                charges.charge(self._state.owner(row), row)
+        application = self._state.applications[request.application_id]
+        claim = self.claim(application, query_of(request))
+        denied = self._models.check(claim)
+        is_allowed = not denied and not self.own_violations(application, claim.usage)
+        evictions = self._models.evictions(claim) if denied and evicts else ()
+        own, in_models = self.violations_without(application, claim, leaving)
+        charges.refund_all()
+        return _Answer(own, in_models, is_allowed, evictions)
 
     def _terminating(self) -> list[Allocation]:
         return list(self._state.terminating_rows().values())
@@ -302,8 +371,9 @@ class PreemptionPlanning:
         """Return whether the request fits once victims and terminating allocations are released."""
         request, rows = question.call.request, self._state.allocations
         leaving = [rows[name] for name in (*evicted, *(victim.allocation_id for victim in plan.victims))]
-        placed = self._trial.placed_rows(request.allocation_id, question.call.placed)
-        return not self._trial.answer(request, placed.values(), [*leaving, *self._terminating()]).denials
+        placed = self._placed_rows(request.allocation_id, question.call.placed)
+        answer = self._answer(request, placed.values(), [*leaving, *self._terminating()])
+        return not answer.own and not answer.in_models
 
     # Status
 
@@ -318,10 +388,7 @@ class PreemptionPlanning:
 
     def _owned(self, names: Iterable[str]) -> tuple[OwnedAllocation, ...]:
         """Return allocations with their owners, sorted by id."""
-        rows, owners = self._state.tables.allocations, self._state.applications
-        return tuple(
-            OwnedAllocation.of(owners[row.application_id], row) for row in map(rows.__getitem__, sorted(names))
-        )
+        return owned_allocations(self._state, sorted(names))
 
     def _count(self, outcome: str) -> None:
         self._counts[outcome] = self._counts.get(outcome, 0) + 1

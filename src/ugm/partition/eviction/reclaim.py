@@ -19,18 +19,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.arguments import require_resource
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, is_below
 from ugm.model import Borrower, Claim
-from ugm.partition.admission.admission import AdmissionControl
 from ugm.partition.answers.queries import QueryRequest, SubjectQueries, require_subject
 from ugm.partition.answers.reports import Subject, UserInQueue
-from ugm.partition.engine.model_set import ModelSet
-from ugm.partition.engine.state import PartitionState
+from ugm.partition.engine.application import Application
 from ugm.partition.eviction.reclaim_plan import ProtectedCount, Protection, ReclaimOutcome, ReclaimPlan, ReclaimVictim
 from ugm.partition.eviction.reclaim_search import ReclaimCandidate, Victims, VictimSearch, is_entitled
 from ugm.partition.rows import Allocation, AllocationState
@@ -41,7 +39,8 @@ __all__ = ["ReclaimPlanning", "require_reclaim_plan"]
 #: The limits that eviction from other groups does not resolve.
 _BLOCKING: Final = (TrackingType.USER, TrackingType.GROUP)
 
-#: Allocations with their ids.
+#: The application of a request, and its claim.
+_Request: TypeAlias = tuple[Application, Claim]
 
 
 def require_reclaim_plan(plan: object) -> ReclaimPlan:
@@ -55,14 +54,6 @@ def require_reclaim_plan(plan: object) -> ReclaimPlan:
     return replace(plan, subject=require_subject(plan.subject), usage=require_resource("usage", plan.usage))
 
 
-class _Request(NamedTuple):
-    """A request for which allocations may be reclaimed."""
-
-    subject: Subject
-    usage: Resource
-    claim: Claim
-
-
 class _Place(NamedTuple):
     """A node with its free amounts; without a name, the whole cluster."""
 
@@ -71,24 +62,15 @@ class _Place(NamedTuple):
 
 
 @final
-class ReclaimPlanning:
+class ReclaimPlanning(SubjectQueries):
     """Makes plans and carries them out. The caller holds the lock, and has called `require_subject`."""
 
-    __slots__ = ("_admission", "_models", "_queries", "_state")
-
-    def __init__(
-        self, state: PartitionState, models: ModelSet, admission: AdmissionControl, queries: SubjectQueries
-    ) -> None:
-        self._state: Final = state
-        self._models: Final = models
-        self._admission: Final = admission
-        self._queries: Final = queries
+    __slots__ = ()
 
     def plan(self, subject: Subject, query: QueryRequest, nodes: Mapping[str, Resource] | None) -> ReclaimPlan:
         """Return the allocations to evict for a request, all of one node if *nodes* are named."""
-        self._queries.check(subject, query)
+        request = self._request(subject, query)
         usage, priority, preemptible, duration = query
-        request = _Request(subject, usage, self._queries.claim(subject, query))
         made = ReclaimPlan(_plain(subject), usage, priority, preemptible, ReclaimOutcome.FITS, duration=duration)
         terminating = list(self._state.terminating_rows().values())
         places = [_Place()] if nodes is None else [_Place(name, free) for name, free in sorted(nodes.items())]
@@ -132,14 +114,14 @@ class ReclaimPlanning:
         """Return the amounts that a place lacks for a request once some allocations have left."""
         if place.free is None:
             return {}
-        free, application_id = place.free, request.claim.application_id
+        free, (_, claim) = place.free, request
         for row in leaving:
             if row.node == place.node:
                 free += row.usage
         for row in self._state.placed_rows().values():
-            if row.node == place.node and row.application_id != application_id:
+            if row.node == place.node and row.application_id != claim.application_id:
                 free -= row.usage
-        lacking = ((name, amount - free.get(name, 0)) for name, amount in request.usage.items())
+        lacking = ((name, amount - free.get(name, 0)) for name, amount in claim.usage.items())
         return {name: amount for name, amount in lacking if amount > 0}
 
     def _search(
@@ -154,7 +136,7 @@ class ReclaimPlanning:
         candidates: dict[str, ReclaimCandidate] = {}
         lacking, rows = self._lacking(request, place, leaving), self._state.allocations
         freed_by, only_there = _freed_amounts(missing, lacking), lacking.keys() - {one.resource for one in missing}
-        borrowers = self._models.borrowers(request.claim, {row.allocation_id for row in leaving})
+        borrowers = self._models.borrowers(request[1], {row.allocation_id for row in leaving})
         for model, found in enumerate(borrowers):
             for borrower in found:
                 group = model, _down_to_guarantee(borrower, only_there)
@@ -171,9 +153,20 @@ class ReclaimPlanning:
 
         return VictimSearch(missing, candidates, lacking, fits)
 
+    def _request(self, subject: Subject, query: QueryRequest) -> _Request:
+        """Return the application and the claim of a request.
+
+        Raises:
+            RequestError: it cannot be made.
+        """
+        self.check(subject, query)
+        application = self.application_of(subject)
+        return application, self.claim(application, query)
+
     def _shortage(self, request: _Request, leaving: Sequence[Allocation]) -> tuple[Violation, ...]:
         """Return every limit that a request would exceed after the release of some allocations."""
-        return self._queries.violations_without(request.subject, request.usage, request.claim, leaving)
+        own, in_models = self.violations_without(*request, leaving)
+        return own + in_models
 
     def carry_out(self, plan: ReclaimPlan) -> tuple[str, ...]:
         """Release the victims of a plan that still exist, or none of them.
@@ -205,12 +198,11 @@ class ReclaimPlanning:
             row = victims.get(victim.allocation_id)
             if row is not None and (self._facts_of(row) != victim[:-1] or plan.node not in {None, row.node}):
                 return f"allocation {victim.allocation_id!r} has changed"
-        subject, query = plan.subject, QueryRequest(plan.usage, plan.priority, plan.preemptible, plan.duration)
+        query = QueryRequest(plan.usage, plan.priority, plan.preemptible, plan.duration)
         try:
-            self._queries.check(subject, query)
+            request = self._request(plan.subject, query)
         except RequestError as error:
             return str(error)
-        request = _Request(subject, plan.usage, self._queries.claim(subject, query))
         leaving = [row for name, row in self._state.terminating_rows().items() if name not in victims]
         missing, place = self._shortage(request, leaving), _Place(plan.node, plan.free_on_node)
         if place.free is not None:

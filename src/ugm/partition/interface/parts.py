@@ -9,7 +9,7 @@ from ugm.decision import Decision, Violation
 from ugm.engine_lock import EngineLock
 from ugm.partition.admission.admission import AdmissionControl
 from ugm.partition.admission.applications import ApplicationLifecycle
-from ugm.partition.answers.queries import Queries, SubjectQueries
+from ugm.partition.answers.queries import SubjectQueries
 from ugm.partition.config.administration import Administration, ScheduleFollower
 from ugm.partition.engine.application import ChangeMarks
 from ugm.partition.engine.model_calls import row_calls
@@ -73,9 +73,8 @@ class PartitionParts:
         state.config_changed = self._schedule.attach
         self._admission = AdmissionControl(state, models, self._timers)
         self._lifecycle = ApplicationLifecycle(state, models, self._admission)
-        self._administration = Administration(state, models, self._admission, self._timers)
+        self._administration = Administration(state, models, self._admission)
         self._subject_queries = SubjectQueries(state, models, self._admission)
-        self._queries = Queries(state, self._admission)
         self._waiting = None
         self._follow_config()
         lock.rebuild = self._rebuild
@@ -97,22 +96,14 @@ class PartitionParts:
     def _reclaiming(self) -> ReclaimPlanning:
         from ugm.partition.eviction.reclaim import ReclaimPlanning  # noqa: PLC0415 - as above
 
-        return ReclaimPlanning(self._state, self._models, self._admission, self._subject_queries)
+        return ReclaimPlanning(self._state, self._models, self._admission)
 
     @_Part
     def _preempting(self) -> PreemptionPlanning:
         from ugm.partition.eviction.preemption import PreemptionPlanning  # noqa: PLC0415 - as above
-        from ugm.partition.eviction.preemption_trial import PreemptionTrial  # noqa: PLC0415 - as above
 
-        trial = PreemptionTrial(self._state, self._models, self._admission, self._subject_queries)
-        return PreemptionPlanning(
-            self._state,
-            self._models,
-            trial,
-            self._subject_queries,
-            self._timers,
-            self._reservations.reserve_placed,
-        )
+        reserve = self._reservations.reserve_placed
+        return PreemptionPlanning(self._state, self._models, self._admission, self._timers, reserve)
 
     def _follow_config(self) -> None:
         """Follow the schedule and the reservations of the configuration in force."""

@@ -15,6 +15,7 @@ from ugm.partition.config.administration import require_budget_change, require_n
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.model_calls import row_calls
 from ugm.partition.interface.parts import PartitionParts
+from ugm.queues.tree import queue_state
 from ugm.resources import sum_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     )
     from ugm.partition.answers.snapshot import PartitionSnapshot
     from ugm.partition.config.plan import ConfigPlan, ConfigPlanInput, ScheduledChange
-    from ugm.partition.engine.application import ApplicationInfo, PendingHeadroom
+    from ugm.partition.engine.application import ApplicationCopy, ApplicationInfo, PendingHeadroom
     from ugm.partition.rows import Allocation
     from ugm.queues import Placement, QueueState
     from ugm.resources import Resource
@@ -155,7 +156,7 @@ class QueryOperations(PartitionParts):
             RequestError: an argument is invalid.
         """
         submission = require_query_submission(user, queue, tags)
-        return self._read(self._subject_queries.place, submission)
+        return self._read(self._state.place, submission)
 
     def explain_submission(
         self,
@@ -191,7 +192,8 @@ class QueryOperations(PartitionParts):
 
     def application(self, application_id: str) -> ApplicationInfo | None:
         """Return the current state of an application, or None if it does not exist."""
-        return self._read(self._queries.application, require_name("application_id", application_id))
+        found = self.applications_by_id((require_name("application_id", application_id),))
+        return found[0] if found else None
 
     def applications(self, queue_path: str | None = None) -> tuple[ApplicationInfo, ...]:
         """Return all applications, or those in and below a queue, sorted by id.
@@ -199,8 +201,15 @@ class QueryOperations(PartitionParts):
         Raises:
             RequestError: the queue does not exist.
         """
-        copies = self._read(self._queries.copy_applications, queue_path)
+        copies = self._read(self._copy_applications, queue_path)
         return tuple(sorted((one.info() for one in copies), key=attrgetter("application_id")))
+
+    def _copy_applications(self, queue_path: str | None) -> list[ApplicationCopy]:
+        listed, found = self._state.applications, list(self._state.applications.values())
+        if queue_path is not None:
+            below = self._admission.require_queue(queue_path).below()
+            found = [listed[name] for queue in below for name in queue.applications]
+        return [one.copy() for one in found]
 
     def applications_by_id(self, application_ids: Iterable[str]) -> tuple[ApplicationInfo, ...]:
         """Return those of the given applications that exist, in the given order, at one moment.
@@ -208,7 +217,8 @@ class QueryOperations(PartitionParts):
         Raises:
             RequestError: an id is not a text of 1 to 256 characters.
         """
-        return self._read(self._queries.applications_by_id, require_names("application_ids", application_ids))
+        names, listed = require_names("application_ids", application_ids), self._state.applications
+        return self._read(lambda: tuple(listed[name].info() for name in names if name in listed))
 
     def application_ids(self) -> tuple[str, ...]:
         """Return the ids of all applications, sorted."""
@@ -237,7 +247,7 @@ class QueryOperations(PartitionParts):
 
     def allocation(self, allocation_id: str) -> Allocation | None:
         """Return the current state of an allocation, which may be pending, or None if it does not exist."""
-        return self._read(self._queries.allocation, require_name("allocation_id", allocation_id))
+        return self._read(self._state.allocations.get, require_name("allocation_id", allocation_id))
 
     def allocations(self, application_id: str | None = None) -> tuple[Allocation, ...]:
         """Return all allocations, or those of one application, including pending ones, sorted by id.
@@ -245,8 +255,14 @@ class QueryOperations(PartitionParts):
         Raises:
             RequestError: the application does not exist.
         """
-        rows = self._read(self._queries.copy_allocations, application_id)
+        rows = self._read(self._copy_allocations, application_id)
         return tuple(rows[name] for name in sorted(rows))
+
+    def _copy_allocations(self, application_id: str | None) -> dict[str, Allocation]:
+        if application_id is None:
+            return dict(self._state.allocations)
+        application = self._admission.require_application(application_id)
+        return application.allocations | application.pending
 
     def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
         """Return those of the given allocations that exist, with their owners, in the given order, at one moment.
@@ -254,7 +270,9 @@ class QueryOperations(PartitionParts):
         Raises:
             RequestError: an id is not a text of 1 to 256 characters.
         """
-        return self._read(self._queries.allocations_by_id, require_names("allocation_ids", allocation_ids))
+        from ugm.partition.answers.reports import owned_allocations  # noqa: PLC0415 - see `_Part`
+
+        return self._read(owned_allocations, self._state, require_names("allocation_ids", allocation_ids))
 
     def allocation_ids(self) -> tuple[str, ...]:
         """Return the ids of all allocations, including pending ones, sorted."""
@@ -270,7 +288,7 @@ class QueryOperations(PartitionParts):
 
         The time depends on the number of applications in and below it.
         """
-        return self._read(self._queries.queue, queue_path, alone=False)
+        return self._read(self._queue, queue_path, alone=False)
 
     def queue_alone(self, queue_path: str) -> QueueState | None:
         """Return the current state of one queue, without the queues below it and without its usage.
@@ -280,7 +298,11 @@ class QueryOperations(PartitionParts):
         Returns:
             None if the queue does not exist.
         """
-        return self._read(self._queries.queue, queue_path, alone=True)
+        return self._read(self._queue, queue_path, alone=True)
+
+    def _queue(self, queue_path: str, *, alone: bool) -> QueueState | None:
+        found = self._state.tree.queues.get(canonical_path(queue_path))
+        return None if found is None else queue_state(found, self._state.tree.cluster, alone=alone)
 
     def queue_paths(self) -> tuple[str, ...]:
         """Return the paths of all queues, sorted: parents before children."""
@@ -299,7 +321,8 @@ class QueryOperations(PartitionParts):
         Raises:
             RequestError: the queue does not exist.
         """
-        return self._read(self._queries.queue_headroom, queue_path, cluster=cluster)
+        tree, require_queue = self._state.tree, self._admission.require_queue
+        return self._read(lambda: tree.headroom(require_queue(queue_path).queue_path, cluster=cluster))
 
     def queue_maximum(self, queue_path: str) -> Resource | None:
         """Return for each limited resource the minimum of the maxima of the queue and its parents.
@@ -307,20 +330,26 @@ class QueryOperations(PartitionParts):
         Raises:
             RequestError: the queue does not exist.
         """
-        return self._read(self._queries.queue_maximum, queue_path)
+        tree, require_queue = self._state.tree, self._admission.require_queue
+        return self._read(lambda: tree.maximum(require_queue(queue_path).queue_path))
 
     def pending(self, queue_path: str) -> tuple[int, Resource]:
         """Return the number and the sum of the pending allocations in a queue itself; zero if it does not exist."""
-        usages = self._read(self._queries.pending_usages, canonical_path(queue_path))
+        usages = self._read(self._pending_usages, canonical_path(queue_path))
         return len(usages), sum_of(usages)
+
+    def _pending_usages(self, queue_path: str) -> list[Resource]:
+        found, applications = self._state.tree.queues.get(queue_path), self._state.applications
+        names = () if found is None else found.applications
+        return [row.usage for name in names for row in applications[name].pending.values()]
 
     def nodes(self) -> dict[str, Resource]:
         """Return the resources of every registered node, by name."""
-        return self._read(self._queries.nodes)
+        return self._read(lambda: dict(sorted(self._state.cluster.nodes.items())))
 
     def users(self) -> tuple[UserUsage, ...]:
         """Return the usage of every user in each queue, with the limits there, sorted by name."""
-        return tuple(copy.usage().user_usage() for copy in self._read(self._queries.owners, TrackingType.USER))
+        return tuple(copy.usage().user_usage() for copy in self._read(self._copy_owners, TrackingType.USER))
 
     def user(self, name: str) -> UserUsage | None:
         """Return the usage of a user in each queue, with the limits there; None if the user runs nothing."""
@@ -347,7 +376,7 @@ class QueryOperations(PartitionParts):
 
     def groups(self) -> tuple[GroupUsage, ...]:
         """Return the usage of every group in each queue, with the limits there, sorted by name."""
-        return tuple(copy.usage().group_usage() for copy in self._read(self._queries.owners, TrackingType.GROUP))
+        return tuple(copy.usage().group_usage() for copy in self._read(self._copy_owners, TrackingType.GROUP))
 
     def group(self, name: str) -> GroupUsage | None:
         """Return the usage of a group in each queue, with the limits there; None if nothing is charged to it."""
@@ -364,7 +393,16 @@ class QueryOperations(PartitionParts):
         return None if found is None else found.utilization
 
     def _owner(self, kind: TrackingType, name: str, *, pending: bool = False) -> OwnerLimits | None:
-        return self._read(self._queries.owner, kind, require_name("name", name), pending=pending)
+        from ugm.partition.answers.owner_usage import copy_owner  # noqa: PLC0415 - see `_Part`
+
+        return self._read(copy_owner, self._state, kind, require_name("name", name), pending=pending)
+
+    def _copy_owners(self, kind: TrackingType) -> list[OwnerLimits]:
+        from ugm.partition.answers.owner_usage import copy_owner  # noqa: PLC0415 - see `_Part`
+
+        index = self._state.holding_index
+        names = sorted(index.users if kind is TrackingType.USER else index.groups)
+        return [copy for name in names if (copy := copy_owner(self._state, kind, name)) is not None]
 
     def exceeded_limits(self) -> tuple[Violation, ...]:
         """Return every limit that is exceeded.
@@ -568,8 +606,8 @@ class AdministrationOperations(PartitionParts):
         """
         from ugm.partition.answers.audit import AuditReport, differences, require_running  # noqa: PLC0415 - see `_Part`
 
-        by_id, (rows, applications) = require_running(running), self._read(self._queries.copy_for_audit)
-        return AuditReport(differences(rows, applications, by_id))
+        by_id, tables = require_running(running), self._read(self._state.tables.copy)
+        return AuditReport(differences(tables.allocations, tables.applications, by_id))
 
     def reconcile(self, report: AuditReport) -> AuditReport:
         """Repair the differences of an audit: adopt, release or correct allocations.
