@@ -25,20 +25,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, final
+from typing import Final
 
 from ugm.arguments import require_application_id, require_name, require_user
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
 from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, UserGroup, canonical_path, exact_text
 from ugm.model import SetupViolation
-from ugm.partition.admission.admission import AdmissionControl, AdmissionPart
+from ugm.partition.admission.admission import AdmissionPart
 from ugm.partition.admission.checked_arguments import in_use_reason
 from ugm.partition.answers.reports import Admission
 from ugm.partition.config.emptied import charge_limits
 from ugm.partition.engine.application import Application, ApplicationInfo, ApplicationState
-from ugm.partition.engine.model_set import ModelSet
-from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import (
     Allocation,
     AllocationRequest,
@@ -55,7 +53,6 @@ from ugm.tracking.holding import DETACHED
 
 __all__ = [
     "ApplicationLifecycle",
-    "allocate_all",
     "require_chosen_group",
     "require_gang_style",
     "require_leaf_path",
@@ -80,70 +77,6 @@ def require_requests(
         return [AllocationRequest(*request) for request in requests]
     except TypeError as error:
         raise RequestError(argument, requests, "expected AllocationRequests, or tuples of their parts") from error
-
-
-def allocate_all(
-    state: PartitionState, models: ModelSet, admission: AdmissionControl, requests: Sequence[AllocationRequest]
-) -> Decision:
-    """Charge all allocations of a gang, or none; those that are held already count as granted.
-
-    Raises:
-        RequestError: an argument is invalid; nothing has changed.
-    """
-    rows = _new_rows(state, admission, requests)
-    mark = len(state.lock.changes)
-    state.note_charges()
-    usages = [(state.owner(row), row.usage) for row in rows.values()]
-    charges = charge_limits(state, usages)
-    violations = charges.exceeded()
-    if models:
-        violations += _charge_models(state, models, rows.values(), agreed=not violations)
-    if violations and models:
-        violations = _with_never(violations, models.never([state.claim(row) for row in rows.values()]))
-    if violations:
-        charges.roll_back()
-        for application in {application.application_id: application for application, _ in usages}.values():
-            if application.holding is not None and application.holding.epoch is DETACHED:
-                application.holding = None
-        state.revert(mark)
-        return admission.deny(requests, Decision(violations), usages)
-    for row in rows.values():
-        state.write(row)
-    return ALLOWED
-
-
-def _new_rows(
-    state: PartitionState, admission: AdmissionControl, requests: Sequence[AllocationRequest]
-) -> dict[str, Allocation]:
-    """Return the rows of the requests that are not held yet, by allocation id."""
-    rows: dict[str, Allocation] = {}
-    now = admission.now(requests)
-    for request in requests:
-        row = admission.row(request, AllocationState.HELD, now)
-        if not admission.is_repeated(row):
-            admission.require_not_failing(state.owner(row))
-            admission.require_same(rows.setdefault(row.allocation_id, row), row)
-    return rows
-
-
-def _charge_models(
-    state: PartitionState, models: ModelSet, rows: Iterable[Allocation], *, agreed: bool
-) -> tuple[Violation, ...]:
-    """Charge all other models if they agree and *agreed*; otherwise return every limit that denies an allocation."""
-    mark = len(state.lock.changes)
-    denials: dict[object, Violation] = {}
-    for number, row in enumerate(rows):
-        if denials and number >= _MAX_CHARGES_TO_UNDO:
-            break
-        claim = state.claim(row)
-        denied = models.check(claim)
-        _add_denials(denials, denied)
-        # A model need not be able to charge a claim for which it is not set up.
-        if not any(isinstance(violation, SetupViolation) for violation in denied):
-            models.charge(claim, pending=row.allocation_id in state.tables.requests)
-    if denials or not agreed:
-        models.take_back(mark)
-    return tuple(denials.values())
 
 
 def _add_denials(denials: dict[object, Violation], violations: Sequence[Violation]) -> None:
@@ -233,7 +166,6 @@ def require_gang_style(gang_style: str) -> GangStyle:
     return GangStyle(gang_style)
 
 
-@final
 class ApplicationLifecycle(AdmissionPart):
     """Adds applications to a partition and ends them. The caller runs the methods as transactions."""
 
@@ -360,7 +292,65 @@ class ApplicationLifecycle(AdmissionPart):
         requests = [spec.request(application.application_id) for spec in specs]
         if len(requests) == 1:
             return decide(requests[0])
-        return allocate_all(self._state, self._models, self._admission, requests)
+        return self.allocate_all(requests)
+
+    # Gangs
+
+    def allocate_all(self, requests: Sequence[AllocationRequest]) -> Decision:
+        """Charge all allocations of a gang, or none; those that are held already count as granted.
+
+        Raises:
+            RequestError: an argument is invalid; nothing has changed.
+        """
+        state, models, rows = self._state, self._models, self._new_rows(requests)
+        mark = len(state.lock.changes)
+        state.note_charges()
+        usages = [(state.owner(row), row.usage) for row in rows.values()]
+        charges = charge_limits(state, usages)
+        violations = charges.exceeded()
+        if models:
+            violations += self._charge_models(rows.values(), agreed=not violations)
+        if violations and models:
+            violations = _with_never(violations, models.never([state.claim(row) for row in rows.values()]))
+        if violations:
+            charges.roll_back()
+            for application, _ in usages:
+                if application.holding is not None and application.holding.epoch is DETACHED:
+                    application.holding = None
+            state.revert(mark)
+            return self._admission.deny(requests, Decision(violations), usages)
+        for row in rows.values():
+            state.write(row)
+        return ALLOWED
+
+    def _new_rows(self, requests: Sequence[AllocationRequest]) -> dict[str, Allocation]:
+        """Return the rows of the requests that are not held yet, by allocation id."""
+        rows: dict[str, Allocation] = {}
+        admission = self._admission
+        now = admission.now(requests)
+        for request in requests:
+            row = admission.row(request, AllocationState.HELD, now)
+            if not admission.is_repeated(row):
+                admission.require_not_failing(self._state.owner(row))
+                admission.require_same(rows.setdefault(row.allocation_id, row), row)
+        return rows
+
+    def _charge_models(self, rows: Iterable[Allocation], *, agreed: bool) -> tuple[Violation, ...]:
+        """Charge all models if they agree and *agreed*; otherwise return every limit that denies an allocation."""
+        mark = len(self._state.lock.changes)
+        denials: dict[object, Violation] = {}
+        for number, row in enumerate(rows):
+            if denials and number >= _MAX_CHARGES_TO_UNDO:
+                break
+            claim = self._state.claim(row)
+            denied = self._models.check(claim)
+            _add_denials(denials, denied)
+            # A model need not be able to charge a claim for which it is not set up.
+            if not any(isinstance(violation, SetupViolation) for violation in denied):
+                self._models.charge(claim, pending=row.allocation_id in self._state.tables.requests)
+        if denials or not agreed:
+            self._models.take_back(mark)
+        return tuple(denials.values())
 
     def end(self, application_id: str) -> bool:
         """Remove an application with everything that it holds and requests, and return whether it existed."""

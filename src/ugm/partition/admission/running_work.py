@@ -12,16 +12,14 @@ from typing import Final, NamedTuple, final
 from ugm.arguments import require_application_id, require_items
 from ugm.decision import Violation
 from ugm.errors import RequestError
-from ugm.partition.admission.admission import AdmissionControl
 from ugm.partition.admission.applications import ApplicationLifecycle, require_leaf_path, require_submission
 from ugm.partition.admission.checked_arguments import in_use_reason
 from ugm.partition.answers.audit import AuditReport, Difference, RunningAllocation, RunningApplication
 from ugm.partition.answers.reports import SyncReport
-from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationSpec, AllocationState, GangStyle, require_specs
 from ugm.queues import Submission
 
-__all__ = ["RunningWork", "Synchronization", "reconcile", "require_work"]
+__all__ = ["RunningWork", "Synchronization", "require_work"]
 
 _PENDING: Final = AllocationState.PENDING
 
@@ -73,17 +71,12 @@ def _ids(argument: str, ids: Iterable[str]) -> frozenset[str]:
 
 
 @final
-class Synchronization:
-    """Makes applications and allocations equal to running work. The caller runs it as a transaction."""
+class Synchronization(ApplicationLifecycle):
+    """Makes applications and allocations equal to running work. The caller runs its methods as transactions."""
 
-    __slots__ = ("_admission", "_lifecycle", "_state")
+    __slots__ = ()
 
-    def __init__(self, state: PartitionState, admission: AdmissionControl, lifecycle: ApplicationLifecycle) -> None:
-        self._state: Final = state
-        self._admission: Final = admission
-        self._lifecycle: Final = lifecycle
-
-    def run(self, work: RunningWork, exceeded: Callable[[], tuple[Violation, ...]]) -> SyncReport:
+    def synchronize(self, work: RunningWork, exceeded: Callable[[], tuple[Violation, ...]]) -> SyncReport:
         """Make the applications and allocations equal to the running work of a host.
 
         Args:
@@ -104,7 +97,7 @@ class Synchronization:
         corrected: list[str] = []
         for application_id, (submission, specs) in work.applications.items():
             if application_id in new:
-                self._lifecycle.adopt(submission, GangStyle.SOFT, None, "")
+                self.adopt(submission, GangStyle.SOFT, None, "")
             for spec in specs:
                 self._make_true(spec, application_id, adopted, corrected)
         return SyncReport(
@@ -133,7 +126,7 @@ class Synchronization:
         owners = {row.application_id for name, row in self._state.allocations.items() if not work.may_end(name)}
         named = owners | work.applications.keys()
         for name in [name for name in self._state.applications if name not in named and work.may_end(name)]:
-            self._lifecycle.remove(name)
+            self.remove(name)
 
     def _make_true(self, spec: AllocationSpec, application_id: str, adopted: list[str], corrected: list[str]) -> None:
         """Adopt an allocation that the ledger does not have, or correct its size and node."""
@@ -143,58 +136,50 @@ class Synchronization:
             adopted.append(name)
             return
         running = RunningAllocation(name, application_id, spec.usage, spec.node)
-        held = in_ledger(self._state, name)
+        held = self._in_ledger(name)
         if held is not None and held[:3] == running[:3] and spec.node in {None, held.node}:
             return
-        reconcile(self._state, self._admission, [Difference(held, running)])
+        self._repair(Difference(held, running))
         (corrected if held is not None and held.application_id == application_id else adopted).append(name)
+
+    def reconcile(self, differences: Sequence[Difference]) -> AuditReport:
+        """Repair the differences that still exist, and return them."""
+        return AuditReport(tuple(one for one in differences if self._repair(one)))
+
+    def _repair(self, difference: Difference) -> bool:
+        name, ledger, running = difference.allocation_id, difference.ledger, difference.running
+        if self._in_ledger(name) != ledger:
+            return False
+        if running is None:
+            return self._admission.release(name)
+        if running.application_id not in self._state.applications:
+            return False
+        if ledger is not None and ledger.application_id == running.application_id:
+            self._admission.correct(name, running.usage, running.node)
+            return True
+        known = self._state.allocations.get(name)
+        # Also a pending allocation: its size or application may differ from the running one.
+        self._admission.release(name)
+        self._admission.adopt_row(self._row(running, known))
+        return True
+
+    def _row(self, running: RunningAllocation, known: Allocation | None) -> Allocation:
+        """Return the row of a running allocation, with the properties and the promised end that are known."""
+        if known is None:
+            return self._admission.row(AllocationRequest(*running[:3], node=running.node), AllocationState.HELD)
+        promised = known.duration if known.state is _PENDING else None
+        _, application_id, usage, node = running
+        request = known.request._replace(
+            application_id=application_id, usage=usage, duration=promised, node=node or known.node
+        )
+        row = self._admission.row(request, AllocationState.HELD)
+        return row if promised is not None else row._replace(until=known.until, duration=known.duration)
+
+    def _in_ledger(self, allocation_id: str) -> RunningAllocation | None:
+        """Return an allocation of the ledger as a running one; None if it is pending or does not exist."""
+        row = self._state.allocations.get(allocation_id)
+        return None if row is None or row.state is _PENDING else RunningAllocation(*row[:3], row.node)
 
 
 def _sorted(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names))
-
-
-def reconcile(state: PartitionState, admission: AdmissionControl, differences: Sequence[Difference]) -> AuditReport:
-    """Repair the differences that still exist, and return them."""
-    return AuditReport(tuple(one for one in differences if _is_repaired(state, admission, one)))
-
-
-def _is_repaired(state: PartitionState, admission: AdmissionControl, difference: Difference) -> bool:
-    name, ledger, running = difference.allocation_id, difference.ledger, difference.running
-    if in_ledger(state, name) != ledger:
-        return False
-    if running is None:
-        return admission.release(name)
-    if running.application_id not in state.applications:
-        return False
-    if ledger is not None and ledger.application_id == running.application_id:
-        admission.correct(name, running.usage, running.node)
-        return True
-    known = state.tables.allocations.get(name)
-    # Also a pending allocation: its size or application may differ from the running one.
-    admission.release(name)
-    admission.adopt_row(_row(admission, running, known))
-    return True
-
-
-def _row(admission: AdmissionControl, running: RunningAllocation, known: Allocation | None) -> Allocation:
-    """Return the row of a running allocation, with the properties and the promised end that are known."""
-    if known is None:
-        return admission.row(AllocationRequest(*running[:3], node=running.node), AllocationState.HELD)
-    promised = known.duration if known.state is AllocationState.PENDING else None
-    request = known.request._replace(
-        application_id=running.application_id,
-        usage=running.usage,
-        duration=promised,
-        node=running.node or known.node,
-    )
-    row = admission.row(request, AllocationState.HELD)
-    return row if promised is not None else row._replace(until=known.until, duration=known.duration)
-
-
-def in_ledger(state: PartitionState, allocation_id: str) -> RunningAllocation | None:
-    """Return an allocation of the ledger as a running one; None if it is pending or does not exist."""
-    row = state.tables.allocations.get(allocation_id)
-    if row is None or row.state is AllocationState.PENDING:
-        return None
-    return RunningAllocation(allocation_id, row.application_id, row.usage, row.node)

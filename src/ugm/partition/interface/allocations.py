@@ -11,6 +11,7 @@ from ugm.partition.admission.applications import (
     require_chosen_group,
     require_gang_style,
     require_leaf_path,
+    require_requests,
     require_submission,
 )
 from ugm.partition.answers.queries import QueryRequest, require_subject
@@ -187,10 +188,7 @@ class WorkOperations(PartitionParts):
         Raises:
             RequestError: as for `allocate`, for any of them; nothing has changed.
         """
-        from ugm.partition.admission.applications import allocate_all, require_requests  # noqa: PLC0415 - see `_Part`
-
-        gang = require_requests(requests)
-        return self._transactions.run(allocate_all, self._state, self._models, self._admission, gang)
+        return self._transactions.run(self._lifecycle.allocate_all, require_requests(requests))
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource, *, node: str | None = None) -> Decision:
         """Replace a placeholder by a real allocation of the same application in one step.

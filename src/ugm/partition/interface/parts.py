@@ -20,6 +20,7 @@ from ugm.partition.rows import RequestFields
 from ugm.resources import Resource
 
 if TYPE_CHECKING:
+    from ugm.partition.admission.running_work import Synchronization
     from ugm.partition.answers.model_queries import ModelQueries
     from ugm.partition.eviction.preemption import PreemptionPlanning
     from ugm.partition.eviction.reclaim import ReclaimPlanning
@@ -85,6 +86,12 @@ class PartitionParts:
         from ugm.partition.answers.model_queries import ModelQueries  # noqa: PLC0415 - as above
 
         return ModelQueries(self._models)
+
+    @_Part
+    def _running_work(self) -> Synchronization:
+        from ugm.partition.admission.running_work import Synchronization  # noqa: PLC0415 - as above
+
+        return Synchronization(self._state, self._models, self._admission)
 
     @_Part
     def _reservations(self) -> Reservations:

@@ -620,10 +620,9 @@ class AdministrationOperations(PartitionParts):
         Raises:
             RequestError: the report is invalid; nothing has changed.
         """
-        from ugm.partition.admission.running_work import reconcile  # noqa: PLC0415 - see `_Part`
         from ugm.partition.answers.audit import require_differences  # noqa: PLC0415 - see `_Part`
 
-        return self._transactions.run(reconcile, self._state, self._admission, require_differences(report))
+        return self._transactions.run(self._running_work.reconcile, require_differences(report))
 
     def synchronize(
         self,
@@ -652,11 +651,10 @@ class AdministrationOperations(PartitionParts):
             RequestError: an argument is invalid, an id occurs twice, or an application belongs to another user. Nothing
                 has changed.
         """
-        from ugm.partition.admission.running_work import Synchronization, require_work  # noqa: PLC0415 - see `_Part`
+        from ugm.partition.admission.running_work import require_work  # noqa: PLC0415 - see `_Part`
 
         work = require_work(running, starting, among)
-        synchronization = Synchronization(self._state, self._admission, self._lifecycle)
-        return self._transactions.run(synchronization.run, work, self._exceeded_limits)
+        return self._transactions.run(self._running_work.synchronize, work, self._exceeded_limits)
 
     def verify(self) -> None:
         """Recompute every counter from the ledger, and compare it. Other quota models may compare theirs as well.
