@@ -1,7 +1,7 @@
 """Count the bytecode instructions that a call executes in Python functions.
 
 Counts do not depend on the load of the machine, so two versions can be compared where times cannot. They leave out what
-functions in C do; `instructions.py` can count machine instructions as well.
+functions in C do.
 """
 
 from __future__ import annotations

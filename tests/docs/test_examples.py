@@ -8,7 +8,6 @@ import io
 import runpy
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,7 @@ import pytest
 from support.grid_replay import grid_replay
 from support.places import EXAMPLES, environment
 from ugm import load_config
-from ugm.identity import TrackingType
-from ugm.simulation import Report, read_swf
+from ugm.simulation import Report
 
 
 @pytest.fixture(name="said", scope="module")
@@ -63,14 +61,6 @@ def test_scheduler_reloads(said: list[str]) -> None:
 
     assert said.index("the new quotas are invalid, so the old ones stay in force:") < planned
     assert said[planned - 1 : planned + 2 : 2] == ["the new quotas are in force:", "report-1: started"]
-
-
-def test_scheduler_retries(said: list[str]) -> None:
-    """Pending requests are retried after the end of an application."""
-    ended = said.index("train: ends and releases train-1")
-
-    assert said.index("test-place-1, test-place-2: denied, waiting can help:") < ended
-    assert said[ended + 1] == "test-place-1, test-place-2: started"
 
 
 @pytest.mark.parametrize("way", ["threads", "asyncio"])
@@ -138,22 +128,6 @@ def test_workload_is_reproducible(tmp_path: Path) -> None:
     assert made.read_bytes()[:10] == bundled[:10]
 
 
-def test_workload_is_small() -> None:
-    """The bundled workload stays below 300 kB."""
-    assert (EXAMPLES / "grid.swf.gz").stat().st_size <= 300_000
-
-
-def test_workload_is_a_grid() -> None:
-    """The workload has a few hundred users in some dozens of groups; a few of them send most jobs."""
-    records = list(read_swf(EXAMPLES / "grid.swf.gz"))
-    jobs_of = Counter(record.user for record in records)
-
-    assert len(records) == 20_000
-    assert 200 <= len(jobs_of) <= 400
-    assert 24 <= len({record.group for record in records}) <= 60
-    assert sum(count for _, count in jobs_of.most_common(30)) > len(records) / 2
-
-
 @pytest.fixture(name="report", scope="module")
 def _report() -> Report:
     return grid_replay()[0]
@@ -166,23 +140,3 @@ def test_limits_bite(report: Report) -> None:
     assert 0.05 < report.waiting.delayed / report.started < 0.25
     assert report.waiting.max > 24 * 3600
     assert report.is_clean
-
-
-@pytest.mark.ci
-def test_limits_of_every_kind_bite(report: Report) -> None:
-    """Quotas of managed and created queues and limits of users and groups delay jobs."""
-    holding = [limit for limit in report.limits if limit.delayed_jobs]
-
-    assert {limit.kind for limit in holding} == set(TrackingType)
-    assert {limit.queue_path for limit in holding if limit.kind == "queue"} == {"root.site2", "root.site7.queue2"}
-    assert {limit.limit_name == "*" for limit in holding} == {True, False}
-    assert {limit.resource for limit in holding} == {None, "memory", "vcore"}
-    assert any(limit.limit_name == "*" for limit in holding if limit.kind is TrackingType.GROUP)
-
-
-@pytest.mark.ci
-def test_most_users_do_not_wait(report: Report) -> None:
-    """The limits delay few users."""
-    delayed = sum(1 for _, waiting in report.users if waiting.delayed)
-
-    assert 0 < delayed < len(report.users) / 4

@@ -11,7 +11,6 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
-from support.grid_replay import grid_replay
 from support.places import ROOT
 from ugm.cli import commands
 
@@ -37,26 +36,6 @@ def test_terminal_is_up_to_date(made: SimpleNamespace, monkeypatch: pytest.Monke
 
     speed = re.compile(r"in [0-9.]+ s, [0-9,]+ per second")
     assert speed.sub("", drawn) == speed.sub("", " ".join(["$", *made.COMMAND.split(), *printed.split()]))
-
-
-@pytest.mark.ci
-def test_terminal_is_drawn_alike(made: SimpleNamespace) -> None:
-    """The same report gives the same picture, which loads nothing."""
-    report, _ = grid_replay()
-    drawing = made.terminal(report, 1.5)
-
-    assert drawing == made.terminal(report, 1.5)
-    assert "url(http" not in drawing
-
-
-@pytest.mark.ci
-def test_pictures_are_of_the_bundled_workload(made: SimpleNamespace) -> None:
-    """The script replays the bundled workload under the bundled configuration."""
-    report, recorder, seconds = made.replay()
-
-    assert report == grid_replay()[0]
-    assert recorder.waiting == grid_replay()[1].waiting
-    assert seconds > 0
 
 
 def test_pictures_are_shown() -> None:

@@ -88,27 +88,6 @@ def test_deprecated_quota() -> None:
     assert partition.queue_maximum("root.one") == Resource(vcore=64000)
 
 
-def test_quota_before_the_deprecated_ones() -> None:
-    """The deprecated annotations are ignored if there is a namespace.quota."""
-    manifest = namespace("dev", namespace_quota='{"cpu": "2"}', namespace_max_cpu="64", namespace_max_memory="100Gi")
-    partition = embedded(NAMESPACES)
-    submit(partition, read_pod(pod("pod", {}), read_namespace(manifest)))
-    assert partition.queue_maximum("root.dev") == Resource(vcore=2000)
-
-
-def test_quota_that_changes() -> None:
-    """The quota of the last submission applies to all applications of the namespace."""
-    partition = embedded(NAMESPACES)
-    for name, quota in [("first", '{"cpu": "4"}'), ("next", '{"cpu": "2"}')]:
-        manifest = namespace("dev", namespace_quota=quota)
-        terms = read_pod(pod(name, {"cpu": "3"}, applicationId=name), read_namespace(manifest))
-        submit(partition, terms)
-        partition.allocate(name, name, terms.usage)
-    assert [allocation.allocation_id for allocation in partition.allocations()] == ["first"]
-    assert [str(over) for over in partition.exceeded_limits()] == ["queue root.dev: 3 of 2 vcore used, 1 too much"]
-    partition.verify()
-
-
 # Parent queues
 
 
@@ -119,54 +98,6 @@ def test_parent_queue(annotation: str) -> None:
     terms = read_pod(pod("pod", {"cpu": "1"}), read_namespace(namespace("finance", parentqueue=annotation)))
     placement = submit(partition, terms)
     assert (placement.queue_path, placement.creates) == ("root.production.finance", True)
-
-
-def test_namespaces_under_their_parents() -> None:
-    """Finance and sales are grouped under production, dev and test under development."""
-    partition = embedded(PARENTS)
-    for name, above in [
-        ("finance", "production"),
-        ("sales", "production"),
-        ("dev", "development"),
-        ("test", "development"),
-    ]:
-        submit(partition, read_pod(pod("pod", {}), read_namespace(namespace(name, parentqueue=f"root.{above}"))))
-    root = partition.queue()
-    assert root is not None
-    assert [queue.queue_path for queue in root.walk()] == [
-        "root",
-        "root.development",
-        "root.development.dev",
-        "root.development.test",
-        "root.production",
-        "root.production.finance",
-        "root.production.sales",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("annotations", "reason"),
-    [
-        ({"parentqueue": "root.marketing"}, "root.marketing does not exist, and the parent rule does not create it"),
-        ({}, "the application has no tag 'namespace.parentqueue'"),
-    ],
-)
-def test_parent_queue_that_is_missing(annotations: dict[str, str], reason: str) -> None:
-    """A submission without a configured parent queue is rejected with the reason."""
-    partition = embedded(PARENTS)
-    placement = submit(partition, read_pod(pod("pod", {}), read_namespace(namespace("finance", **annotations))))
-    assert not placement
-    assert placement.trials[0].reason == reason
-    assert partition.applications() == ()
-
-
-def test_quota_is_not_the_parents() -> None:
-    """The quota of a namespace applies to its queue and not to the parent queue."""
-    manifest = namespace("finance", parentqueue="production", namespace_quota='{"cpu": "2"}')
-    partition = embedded(PARENTS)
-    submit(partition, read_pod(pod("pod", {}), read_namespace(manifest)))
-    assert partition.queue_maximum("root.production.finance") == Resource(vcore=2000)
-    assert partition.queue_maximum("root.production") is None
 
 
 def test_pod_is_charged() -> None:

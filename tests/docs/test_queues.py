@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
-import yaml
 
 from support.manifests import ANA, embedded, pod, submit
-from ugm import ConfigError, Resource, parse_config
+from ugm import Resource
 from ugm.kubernetes import read_pod
 
 G: Final = 10**9
@@ -35,19 +34,6 @@ partitions:
             resources:
               guaranteed: {memory: 100G, vcore: 10}
               max: {memory: 100G, vcore: 10}
-"""
-
-POD: Final = """
-apiVersion: v1
-kind: Pod
-spec:
-  containers:
-    - name: container-1
-      resources:
-        requests:
-          cpu: "250m"
-          memory: "1Gi"
-          hugepages-1Gi: "1"
 """
 
 
@@ -84,18 +70,6 @@ def test_application_in_a_static_queue() -> None:
     )
     (application,) = partition.applications()
     assert (application.application_id, application.allocations) == ("my-test-app-01", 3)
-
-
-def test_pending_pods_count_nowhere() -> None:
-    """A pending pod does not count for the quota; a scheduled pod does."""
-    partition = embedded(STATIC)
-    partition.submit("app", ANA, "root.sandbox")
-    for number in range(9):
-        partition.request(f"pod-{number}", "app", Resource(vcore=9000))
-    assert partition.allocate("pod-8", "app", Resource(vcore=9000))
-    assert not partition.allocate("pod-7", "app", Resource(vcore=9000))
-    assert partition.release("pod-8")
-    assert partition.allocate("pod-7", "app", Resource(vcore=9000))
 
 
 # A parent of 900
@@ -135,44 +109,4 @@ def test_parent_of_900(distribution: dict[str, int]) -> None:
         assert "root.parent" in [violation.name for violation in partition.check(name, Resource(memory=1)).violations]
 
 
-def test_child_without_a_quota() -> None:
-    """The quota of the parent limits all children; a child may have an additional quota."""
-    partition = embedded(HIERARCHY)
-    most = [partition.queue_maximum(f"root.parent.child{number}") for number in (1, 2, 3)]
-    assert most == [Resource(memory=amount) for amount in (900, 750, 750)]
-    partition.submit("app", ANA, "root.parent.child2")
-    assert [violation.name for violation in partition.check("app", Resource(memory=751)).violations] == [
-        "root.parent.child2"
-    ]
-
-
-def test_quota_above_the_parents() -> None:
-    """A quota above that of the parent is a problem of the configuration, with its line."""
-    with pytest.raises(ConfigError) as caught:
-        parse_config(HIERARCHY.replace("750", "950", 1), file="queues.yaml")
-    (problem,) = caught.value.problems
-    assert (problem.line, problem.path) == (9, "partitions[0].queues[0].queues[1].resources.max.memory")
-    assert str(problem).endswith(
-        ": root.parent.child2 may use up to memory 950, but root.parent only 900 [queue-max-above-parent]"
-    )
-
-
-def test_root_has_no_quota() -> None:
-    """The root cannot have a quota in the configuration: the nodes determine it."""
-    with pytest.raises(ConfigError, match=r"\[root-has-resources\]"):
-        parse_config("partitions: [{queues: [{name: root, resources: {max: {memory: 5}}, queues: [{name: a}]}]}]")
-    partition = embedded(HIERARCHY)
-    sizes = []
-    for node in ["one", "two"]:
-        partition.add_node(node, Resource(memory=500))
-        sizes.append(partition.queue_maximum("root"))
-    partition.remove_node("one")
-    assert [*sizes, partition.queue_maximum("root")] == [Resource(memory=amount) for amount in (500, 1000, 500)]
-
-
 # Pods
-
-
-def test_pod_of_the_document() -> None:
-    """The pod with 250m, 1Gi and a huge page has this usage in base units."""
-    assert read_pod(yaml.safe_load(POD)).usage == Resource({"vcore": 250, "memory": 1073741824, "hugepages-1Gi": 1})

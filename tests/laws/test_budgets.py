@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from random import Random
 from typing import Any, Final, NamedTuple
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
-from ugm import Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.budgets import AccountState, Budget, BudgetChange, BudgetMode, Budgets, Carry, Period
+from ugm import Resource, UserGroup
+from ugm.budgets import AccountState, Budget, BudgetMode, Budgets, Carry, Period
 from ugm.budgets.calendar import calendar_of
 from ugm.model import Claim
 
@@ -22,7 +19,6 @@ laws: Final = settings(max_examples=examples(40))
 DAY = 86_400
 START = 1_798_500_000
 SUE, BEN = UserGroup("sue", ("lab",)), UserGroup("ben")
-CONFIG = parse_config("partitions: [{queues: [{name: a}]}]").partition()
 
 
 class Run(NamedTuple):
@@ -147,29 +143,6 @@ def test_the_order_within_a_second_does_not_matter(
 
 
 @laws
-@given(budgets_of(), runs(), st.integers(0, 6 * DAY), st.integers(1, 2 * DAY))
-def test_a_clock_that_goes_back_changes_nothing(budget: Budget, history: list[Run], later: int, back: int) -> None:
-    """The time stands still until it has caught up."""
-    now, model = START + later, Budgets([budget], start=START)
-    before = play(model, events_of(history), [], now)
-    model.at(now - back)
-
-    assert model.accounts() == (before,)
-
-
-@laws
-@given(budgets_of(), runs(), st.integers(0, 6 * DAY), st.integers(0, 3 * DAY))
-def test_remaining_does_not_rise_by_itself(budget: Budget, history: list[Run], later: int, more: int) -> None:
-    """Without a release, it rises only when a period begins."""
-    now, model = START + later, Budgets([budget], start=START)
-    before = play(model, events_of(history), [], now)
-    model.at(now + more)
-    (after,) = model.accounts()
-
-    assert after.remaining <= before.remaining or after.renews != before.renews
-
-
-@laws
 @given(budgets_of(), runs(), st.integers(0, 6 * DAY))
 def test_what_fits_the_headroom_fits_the_budget(budget: Budget, history: list[Run], later: int) -> None:
     """Everything within the headroom for a duration is allowed, and a unit more is not."""
@@ -198,180 +171,3 @@ def test_a_reset_keeps_what_is_settled(budget: Budget, history: list[Run], later
 
     assert model.accounts() == (before,)
     assert not model.verify({claim.allocation_id: claim for claim in held}, {})
-
-
-def _operations(partition: Partition, data: st.DataObject) -> Iterator[None]:
-    for number in range(data.draw(st.integers(1, 12))):
-        size, duration = Resource(vcore=data.draw(st.integers(0, 3))), data.draw(st.none() | st.integers(1, DAY))
-        match data.draw(st.sampled_from(["allocate", "adopt", "release", "resize", "preempt"])):
-            case "allocate":
-                partition.allocate(f"a-{number}", "app", size, duration=duration)
-            case "adopt":
-                partition.adopt(f"a-{number}", "app", size, duration=duration)
-            case "release":
-                partition.release(f"a-{data.draw(st.integers(0, number))}")
-            case "preempt":
-                partition.preempt(f"a-{data.draw(st.integers(0, number))}")
-            case "resize" if partition.allocation_ids():
-                partition.resize(data.draw(st.sampled_from(partition.allocation_ids())), size)
-        yield
-
-
-@laws
-@given(budgets_of(), st.data())
-def test_settled_usage_is_that_of_the_ledger(budget: Budget, data: st.DataObject) -> None:
-    """Second by second, what is settled is the sum of what the ledger holds, in a whole partition."""
-    now, model = START, Budgets([budget])
-    partition = Partition(CONFIG, models=[model], clock=lambda: now)
-    partition.submit("app", SUE, "root.a")
-    settled, renews = 0, model.accounts()[0].renews if model.accounts() else None
-    for _ in _operations(partition, data):
-        partition.verify()
-        (account,) = model.accounts()
-        if account.renews != renews:
-            settled, renews = account.settled, account.renews  # type: ignore[assignment] # no weights
-        assert account.settled == settled
-        held = sum(one.usage["vcore"] for one in partition.allocations())
-        step = data.draw(st.integers(0, 100))
-        settled += held * step
-        now += step
-
-
-@pytest.mark.parametrize("carry", [Carry.ALL, Carry.CAPPED])
-def test_amounts_that_change_while_an_account_is_idle(carry: Carry) -> None:
-    """An account that nobody has read carries over what was in force at the end of each period."""
-    cap = Resource(vcore=35) if carry is Carry.CAPPED else Resource()
-    budget = Budget("b", user="*", amounts=Resource(vcore=10), period=Period.DAY, carry=carry, cap=cap)
-    model = Budgets([budget], start=0)
-    seen = Claim("1", "app", Resource(vcore=0), "root.a", SUE)
-    for day, amount in ((3, 20), (3, 5), (5, 0), (9, 7)):
-        model.at(day * DAY)
-        model.set("b", Resource(vcore=amount))
-        model.charge(seen)
-        model.refund(seen)
-        model.check(seen)
-    model.at(11 * DAY)
-
-    # 3 days of 10, 2 of 5, 4 of nothing, 2 of 7.
-    carried = 54 if carry is Carry.ALL else 35
-    assert [one.limit for user in (SUE, BEN) for one in model.accounts(user)] == [carried + 7] * 2
-
-
-class Machine:
-    """A partition with a budget for everybody and one of Sue, which executes drawn operations."""
-
-    def __init__(self, budget: Budget) -> None:
-        self.now = START
-        self.model = Budgets([budget, replace(budget, name="sue", user="sue")])
-        self.partition = Partition(CONFIG, models=[self.model], clock=lambda: self.now)
-        self.partition.submit("app", SUE, "root.a")
-
-    def accounts(self) -> tuple[AccountState, AccountState]:
-        """Return the account of everybody and that of Sue, now."""
-        self.partition.verify()
-        everybody, sue = self.model.accounts()
-        return everybody, sue
-
-    def committed(self) -> int:
-        """Return what is promised from now on, computed from the allocations."""
-        held = self.partition.allocations()
-        return sum(one.usage["vcore"] * max(one.until - self.now, 0) for one in held if one.until is not None)
-
-    def run(self, data: st.DataObject, number: int) -> tuple[str, int]:
-        """Execute an operation, and return its name and the amount that it added to a budget or moved."""
-        partition, name = self.partition, f"a-{number}"
-        size, duration = Resource(vcore=data.draw(st.integers(0, 3))), data.draw(st.integers(1, DAY))
-        known, other = (data.draw(st.sampled_from(partition.allocation_ids() or ("none",))) for _ in range(2))
-        amounts = Resource(vcore=data.draw(st.integers(0, 2 * DAY)))
-        options: Any = {"duration": duration, "placeholder": data.draw(st.booleans())}
-        calls: dict[str, Callable[[], object]] = {
-            "allocate": lambda: partition.allocate(name, "app", size, **options),
-            "adopt": lambda: partition.adopt(name, "app", size, **options),
-            "request": lambda: partition.request(name, "app", size, duration=duration),
-            "check": lambda: partition.check("app", size, duration=duration),
-            "expire": partition.expire,
-            "wait": lambda: self.wait(data.draw(st.integers(0, 2 * DAY))),
-            "release": lambda: partition.release(known),
-            "resize": lambda: partition.resize(known, size),
-            # The other allocation may be pending, with a duration of its own.
-            "replace": lambda: partition.replace(known, data.draw(st.sampled_from([other, name])), size),
-            "renew": lambda: partition.renew(known, duration),
-            "set": lambda: partition.change_budget(BudgetChange.set("b", amounts)),
-            "refill": lambda: partition.change_budget(BudgetChange.refill("b", amounts)),
-            "transfer": lambda: partition.change_budget(BudgetChange.transfer("b", "sue", amounts)),
-        }
-        call = data.draw(st.sampled_from(sorted(calls)))
-        # An allocation may be pending, terminating or unknown, and less may remain than is moved.
-        try:
-            calls[call]()
-        except RequestError:
-            return call, 0
-        return call, amounts["vcore"]
-
-    def wait(self, seconds: int) -> None:
-        """Let time pass."""
-        self.now += seconds
-
-
-@laws
-@given(budgets_of(), st.data())
-def test_what_may_raise_remaining(budget: Budget, data: st.DataObject) -> None:
-    """Remaining rises only by these operations, and by what they leave unpromised, add or move.
-
-    They are a release; a resize, a replacement or a renewal that takes less; a period change; a refill, a transfer and
-    a new amount.
-    """
-    machine = Machine(budget)
-    before, promised = machine.accounts(), machine.committed()
-    for number in range(data.draw(st.integers(1, 15))):
-        call, moved = machine.run(data, number)
-        after, still_promised = machine.accounts(), machine.committed()
-        if call == "wait":
-            assert all(
-                new.remaining <= old.remaining or new.renews != old.renews
-                for old, new in zip(before, after, strict=True)
-            )
-        else:
-            added = {"refill": (moved, 0), "transfer": (-moved, moved)}.get(call, (0, 0))
-            if call == "set":
-                added = after[0].limit - before[0].limit, 0  # type: ignore[assignment] # no weights
-            freed = promised - still_promised
-            assert freed <= 0 or call in ("release", "resize", "replace", "renew")
-            assert [new.remaining - old.remaining for old, new in zip(before, after, strict=True)] == [
-                freed + more for more in added
-            ]
-        before, promised = after, still_promised
-
-
-@laws
-@given(budgets_of(), st.data())
-def test_growth_never_raises_remaining(budget: Budget, data: st.DataObject) -> None:
-    """A resize to more and a renewal to a later end leave less, and one to the same leaves what there was."""
-    machine = Machine(budget)
-    amount, duration = data.draw(st.integers(0, 3)), data.draw(st.integers(1, DAY))
-    machine.partition.adopt("a", "app", Resource(vcore=amount), duration=duration)
-    before = machine.accounts()[0].remaining
-    machine.partition.resize("a", Resource(vcore=amount + data.draw(st.integers(0, 3))))
-    grown = machine.accounts()[0].remaining
-    machine.partition.renew("a", duration + data.draw(st.integers(0, DAY)))
-
-    assert machine.accounts()[0].remaining <= grown <= before
-
-
-@laws
-@given(budgets_of(), st.data())
-def test_a_budget_never_stops_anything(budget: Budget, data: st.DataObject) -> None:
-    """Allocations end only by a release, whatever the budget has left, and also if it is lowered to nothing."""
-    machine = Machine(budget)
-    held: set[str] = set()
-    for number in range(data.draw(st.integers(1, 15))):
-        machine.run(data, number)
-        now = set(machine.partition.allocation_ids())
-        assert len(held - now) <= 1
-        held = now
-    machine.model.set("b", Resource(vcore=0))
-    machine.now += data.draw(st.integers(0, 40 * DAY))
-    machine.partition.expire()
-    machine.accounts()
-
-    assert set(machine.partition.allocation_ids()) == held

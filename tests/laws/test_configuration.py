@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from copy import deepcopy
-from functools import cache
-from pathlib import Path
-from random import Random
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import yaml
@@ -32,7 +28,6 @@ from ugm.config import (
     SchedulerConfig,
     UserGroupResolver,
     dump_config,
-    load_config,
     parse_config,
 )
 from ugm.config.assembly import Assembly
@@ -40,11 +35,9 @@ from ugm.errors import ConfigError, QuantityError, RequestError
 from ugm.resources import Resource, parse_quantity
 
 QUICK: Final = settings(max_examples=examples(150), deadline=None)
-DEEP: Final = settings(max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 #: Texts to start from: everything that the schema has, and some that the peer has judged.
 SEEDS: Final = (EVERYTHING, *(case["yaml"] for case in vectors("yunikorn/config_validation")[:40]))
-ACCEPTED: Final = (EVERYTHING, *(case["yaml"] for case in vectors("yunikorn/config_validation")[:40] if case["valid"]))
 #: What edits put in: the signs of YAML, and what numbers and names trip over.
 FRAGMENTS: Final = (
     *(
@@ -169,13 +162,6 @@ def test_any_text(text: str) -> None:
 
 
 @QUICK
-@given(st.lists(st.sampled_from(FRAGMENTS + WORDS), max_size=60).map("".join))
-def test_any_signs(text: str) -> None:
-    """Any mixture of the signs of YAML and the words of the schema is a configuration or has problems."""
-    check(text)
-
-
-@QUICK
 @given(mutated())
 def test_edited_configurations(text: str) -> None:
     """A configuration with edits is a configuration or has problems."""
@@ -191,30 +177,11 @@ def test_documents_of_any_shape(document: object) -> None:
 
 
 @QUICK
-@given(content=st.binary() | st.text().map(str.encode))
-def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    """A file of any bytes is a configuration or has problems."""
-    file = tmp_path_factory.mktemp("fuzz") / "queues.yaml"
-    Path(file).write_bytes(content)
-
-    with contextlib.suppress(ConfigError):
-        load_config(file)
-
-
-@QUICK
 @given(st.text() | st.from_regex(r"[0-9]{0,22}[ \t]{0,2}[mkKMGTPEi]{0,3}", fullmatch=True), st.booleans())
 def test_any_quantity(text: str, vcore: bool) -> None:  # noqa: FBT001 (drawn)
     """Any text is an amount within 64 bits, or a clear error."""
     with contextlib.suppress(QuantityError):
         assert 0 <= parse_quantity(text, vcore=vcore) < 2**63
-
-
-@pytest.mark.deep
-@DEEP
-@given(mutated() | st.lists(st.sampled_from(FRAGMENTS + WORDS)).map("".join) | documents.map(yaml.safe_dump))
-def test_any_input_at_length(text: str) -> None:
-    """The laws above, for long."""
-    check(text)
 
 
 texts = st.text(max_size=8) | st.sampled_from(
@@ -307,24 +274,3 @@ def test_accepted_rules_are_usable(rules: list[PlacementRule], acl: str, parent:
         with pytest.raises(ConfigError):
             parse_config(dump_config(SchedulerConfig(partitions=(partition,))))
     check(dump_config(SchedulerConfig(partitions=(partition,))))
-
-
-@cache
-def document_of(text: str) -> dict[str, Any]:
-    """Return an accepted configuration as a document, with every field. Tests must not change it."""
-    document: dict[str, Any] = yaml.safe_load(dump_config(parse_config(text)))
-    return document
-
-
-@QUICK
-@given(st.sampled_from(ACCEPTED), st.randoms(use_true_random=False))
-def test_order_of_queues(text: str, random: Random) -> None:
-    """The order of the queues below a queue changes nothing of the verdict."""
-    data = deepcopy(document_of(text))
-    pending = list(data["partitions"])
-    while pending:
-        children = pending.pop().get("queues", [])
-        random.shuffle(children)
-        pending += children
-
-    parse_config(yaml.safe_dump(data, sort_keys=False))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.elastic_reference import Naive
 from support.elastic_strategies import RESOURCES, amounts, counts, sharers, trees, valid_trees
 from ugm import Resource
 from ugm.elastic import (
@@ -23,10 +20,7 @@ from ugm.elastic import (
     Sharer,
     SharingResult,
     share,
-    status,
-    verify,
 )
-from ugm.elastic.sharing import divide, divide_in_rounds
 
 #: Who wants how much, group by group.
 Wanted = dict[str, Resource]
@@ -89,19 +83,6 @@ def test_minimum_is_granted_in_a_tree(scene: tuple[list[ElasticGroup], Resource,
     for group in groups:
         for name, gets in tree.runtime(group.name).items():
             assert gets >= min(tree.request(group.name).get(name, 0), group.min.get(name, 0))
-
-
-@given(scenes)
-def test_a_copy_has_the_status_of_every_group(scene: tuple[list[ElasticGroup], Resource, Wanted, bool]) -> None:
-    """A copy has the same groups, requests and usage, and does not change with the tree."""
-    groups, total, wanted, scale = scene
-    tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
-    copy = tree.copy()
-    expected = {name: status(tree, name).to_dict() for name in tree.nodes}
-    tree.clear_counts()
-
-    assert {name: status(copy, name).to_dict() for name in copy.nodes} == expected
-    assert copy.total == total
 
 
 @given(counts, sharers())
@@ -180,127 +161,6 @@ def test_order_does_not_matter(available: int, given: list[Sharer], draw: random
     draw.shuffle(shuffled)
 
     assert share(available, shuffled) == share(available, given)
-
-
-@given(counts, sharers())
-def test_names_matter_in_ties_only(available: int, given: list[Sharer]) -> None:
-    """Renaming all groups changes no share, except for units of equal remainders."""
-    renamed = [one._replace(name=chr(ord("z") - ord(one.name) + ord("a"))) for one in given]
-    one, other = share(available, given), share(available, renamed)
-    gets, gets_renamed = list(one.runtime.values()), list(reversed(other.runtime.values()))
-
-    distinct = len({(sharer.weight, sharer.request, sharer.min, sharer.lends) for sharer in given}) == len(given)
-    assert sum(gets) == sum(gets_renamed)
-    if distinct and all(len(set(_remainders(each.left, each.weight, given))) == len(given) for each in one.rounds):
-        assert gets == gets_renamed
-
-
-def _remainders(left: int, whole: int, given: list[Sharer]) -> list[int]:
-    return [left * one.weight % whole for one in given]
-
-
-@given(counts, sharers())
-def test_deal_is_share_without_the_account(available: int, given: list[Sharer]) -> None:
-    """The fast rounds leave the same unsatisfied needs as the documented rounds."""
-    shared = share(available, given)
-    hungry = sorted(hungry_of(shared, given))
-    left = available - sum(shared.floor.values())
-    if left > 0 and hungry:
-        column = [one.weight for one in hungry]
-        needs = [one.request - shared.floor[one.name] for one in hungry]
-        missing = divide_in_rounds(divide(left, column), [one.name for one in hungry], column, needs)
-
-        unmet = {one.name: one.request - shared.runtime[one.name] for one in hungry}
-        assert missing == {name: amount for name, amount in unmet.items() if amount}
-
-
-@given(scenes)
-def test_tree_follows_from_scratch(scene: tuple[list[ElasticGroup], Resource, Wanted, bool]) -> None:
-    """A tree agrees with the naive model, even if its groups violate rules."""
-    groups, total, wanted, scale = scene
-    tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
-    model = Naive(groups, total, scale, ())
-    for name, request in wanted.items():
-        model.change(model.requested, name, request)
-
-    verify(tree)
-    for group in groups:
-        for name, gets in tree.runtime(group.name).items():
-            assert gets == model.runtime(group.name, name)
-
-
-@given(scenes, st.randoms(use_true_random=False))
-def test_order_of_events_does_not_matter(
-    scene: tuple[list[ElasticGroup], Resource, Wanted, bool], draw: random.Random
-) -> None:
-    """Requests, groups and the total lead to the same runtimes in every possible order."""
-    groups, total, wanted, scale = scene
-    tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
-    other = ElasticTree(scale_min=scale)
-    for group in groups:
-        other.put(group._replace(parent=ROOT_GROUP, min=Resource(), max=Resource(cpu=1)))
-    events: list[Callable[[], None]] = [partial(other.set_total, total)]
-    events += [partial(other.put, group) for group in groups]
-    events += [partial(other.change_request, name, request) for name, request in wanted.items()]
-    draw.shuffle(events)
-    for event in events:
-        event()
-        runtimes(other)
-
-    assert runtimes(other) == runtimes(tree)
-
-
-@given(scenes, scenes)
-def test_changes_can_be_undone(
-    scene: tuple[list[ElasticGroup], Resource, Wanted, bool], after: tuple[list[ElasticGroup], Resource, Wanted, bool]
-) -> None:
-    """After a change is undone, all runtimes are as before."""
-    groups, total, wanted, scale = scene
-    tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
-    before = runtimes(tree)
-    names = {group.name for group in groups}
-    for name, request in after[2].items():
-        if name in names:
-            tree.change_request(name, request)
-            tree.set_total(after[1])
-            runtimes(tree)
-            tree.change_request(name, Resource({each: -amount for each, amount in request.items()}))
-    tree.set_total(total)
-
-    assert runtimes(tree) == before
-    verify(tree)
-
-
-@given(scenes, st.lists(totals, min_size=1, max_size=4), st.data())
-def test_total_up_and_down(
-    scene: tuple[list[ElasticGroup], Resource, Wanted, bool], others: list[Resource], data: st.DataObject
-) -> None:
-    """After other totals and reads in between, all runtimes are as before."""
-    groups, total, wanted, scale = scene
-    tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
-    before = runtimes(tree)
-    for other in others:
-        tree.set_total(other)
-        for name in data.draw(st.lists(st.sampled_from([group.name for group in groups]), max_size=2)):
-            tree.runtime(name)
-    tree.set_total(total)
-
-    assert runtimes(tree) == before
-
-
-@given(scenes, st.data())
-def test_more_requested_is_never_less_granted(
-    scene: tuple[list[ElasticGroup], Resource, Wanted, bool], data: st.DataObject
-) -> None:
-    """A group that requests more never gets less of any resource, with any weight and scaling."""
-    groups, total, wanted, scale = scene
-    tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
-    for name in data.draw(st.lists(st.sampled_from([group.name for group in groups]), min_size=1, max_size=6)):
-        before = tree.runtime(name)
-        tree.change_request(name, data.draw(amounts(st.integers(0, 3) | st.integers(0, 60))))
-        after = tree.runtime(name)
-
-        assert all(after[resource] >= gets for resource, gets in before.items())
 
 
 @given(scenes, st.booleans(), st.booleans(), st.data())

@@ -42,25 +42,6 @@ def test_order_of_siblings(
     assert ShareTree(*shuffled).rank(usage).order == ShareTree(accounts, users).rank(usage).order
 
 
-@given(trees(), st.fractions(Fraction(1, 9), 9), st.integers(2, 9))
-def test_units(
-    tree: tuple[dict[str, Shares], dict[str, Shares], dict[str, int | Fraction]], scale: Fraction, factor: int
-) -> None:
-    """Scaling all usage, or all shares under one account, changes nothing."""
-    accounts, users, usage = tree
-    order = ShareTree(accounts, users).rank(usage).order
-
-    assert ShareTree(accounts, users).rank({path: amount * scale for path, amount in usage.items()}).order == order
-    # With dissolved accounts, siblings are not all that competes.
-    if PARENT not in accounts.values():
-        scaled = [{path: _scaled(path, one, factor) for path, one in nodes.items()} for nodes in (accounts, users)]
-        assert ShareTree(*scaled).rank(usage).order == order
-
-
-def _scaled(path: str, shares: Shares, factor: int) -> Shares:
-    return shares * factor if isinstance(shares, int) and path.startswith("a0/") and path.count("/") == 1 else shares
-
-
 @given(trees())
 def test_accounts_order_their_users(
     tree: tuple[dict[str, Shares], dict[str, Shares], dict[str, int | Fraction]],

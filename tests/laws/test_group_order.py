@@ -147,46 +147,6 @@ def _use(head: Head, action: str) -> None:
         head.allocate()
 
 
-@pytest.mark.parametrize("tree", ["elastic groups", "company"])
-@given(steps=STEPS, grants=st.integers(0, 10))
-def test_orders_equal_sorting_everything(tree: str, steps: list[tuple[str, Resource, int]], grants: int) -> None:
-    """`order` lists the first request of a naive sort, grants it if the maxima of its queues allow it, and repeats."""
-    limited = CONFIG.replace("- queues: [{name: a}", "- queues: [{name: a, resources: {max: {gpu: 4}}}")
-    partition = Partition(parse_config(limited).partition())
-    for number, step in enumerate(steps):
-        ask(partition, number, step)
-    for application in partition.applications()[:grants]:
-        name = application.application_id
-        partition.allocate(f"{name}.held", name, Resource(gpu=1))
-    turns = partition.order(tree=tree)
-
-    assert [(one.request.allocation_id, one.fits) for one in turns] == naive_order(partition, tree)
-    assert all(one.blocked_by == ("" if one.fits else "root.a") for one in turns)
-    assert partition.order(tree=tree, max_turns=1, explained=False) == tuple(one._replace(keys=()) for one in turns[:1])
-
-
-def naive_order(partition: Partition, tree: str) -> list[tuple[str, bool]]:
-    """Return the requests in their order, by sorting the groups of each level again after each request."""
-    groups, found = {one.name: one for one in groups_of(partition, tree, set())}, []
-    usages = {one.allocation_id: one.usage for one in partition.allocations()}
-    below_maximum = {one.application_id for one in partition.applications() if one.queue_path == "root.a"}
-    free = 4 - sum(
-        usages[name].get("gpu", 0) for name in usages if name.endswith(".held") and name[:-5] in below_maximum
-    )
-    while path := naive_path(list(groups.values())):
-        first = min(path[-1].waiting)
-        name = first[1]
-        amount = usages[name].get("gpu", 0) if name[:-2] in below_maximum else 0
-        fits = not amount or amount <= free
-        free -= amount if fits else 0
-        for group in path:
-            group.waiting.remove(first)
-            if fits:
-                group.used.update(usages[name])
-        found.append((name, fits))
-    return found
-
-
 def test_reasons_name_the_groups() -> None:
     """The comparisons of a head name the groups, with the part of what is available that they use."""
     partition = Partition(parse_config(CONFIG).partition())
@@ -201,22 +161,6 @@ def test_reasons_name_the_groups() -> None:
     assert str(head.keys[1]) == (
         "root.company.c comes before root.company.lab by the ratio of its usage: 0 against 2/5"
     )
-
-
-def test_runtimes_that_change_during_a_pass() -> None:
-    """A new request raises the runtime of its group, so that the group uses a smaller part of it at the next head."""
-    partition = Partition(parse_config(CONFIG).partition())
-    for name, queue, count in (("x", "c", 2), ("z", "a", 1)):
-        partition.submit(name, UserGroup("ana"), f"root.{queue}")
-        partition.allocate(f"{name}.held", name, Resource(gpu=3))
-        for number in range(count):
-            partition.request(f"{name}.{number}", name, Resource(gpu=1))
-    heads = partition.scheduling_pass(tree="elastic groups")
-
-    # The runtimes of "c" and "team" are their requests.
-    assert str(next(heads).keys[0]) == "root.c comes before root.team by the ratio of its usage: 3/5 against 3/4"
-    partition.request("z.1", "z", Resource(gpu=5))
-    assert next(heads).request.application_id == "z"
 
 
 def test_unknown_tree() -> None:

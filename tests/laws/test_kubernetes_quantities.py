@@ -8,7 +8,6 @@ from fractions import Fraction
 from math import ceil
 from typing import Final
 
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -93,32 +92,6 @@ def test_language(text: str) -> None:
     assert found == (None if expected is not None and abs(expected) >= TOO_LARGE else expected)
 
 
-@given(numbers, st.sampled_from(["Ki", "m", "e3", "k"]), signs)
-def test_sign(text: str, suffix: str, sign: str) -> None:
-    """A sign changes the sign, nothing else."""
-    amount = parse_quantity(text + suffix)
-
-    assert parse_quantity(sign + text + suffix) == (-amount if sign == "-" else amount)
-
-
-@given(st.integers(-(10**30), 10**30))
-def test_amounts_read_back(amount: int) -> None:
-    """An amount written in base units is read as itself: thousandths with their suffix, whole units without."""
-    assert parse_quantity(f"{amount}m", cpu=True) == amount
-    assert parse_quantity(str(amount)) == amount
-    assert parse_quantity(amount) == amount
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e99, max_value=1e99), st.booleans())
-def test_floats(value: float, cpu: bool) -> None:  # noqa: FBT001 - drawn, not chosen by a caller
-    """A float is its shortest decimal text."""
-    assert (
-        parse_quantity(value, cpu=cpu)
-        == parse_quantity(repr(value), cpu=cpu)
-        == oracle(repr(value), 1000 if cpu else 1)
-    )
-
-
 @given(st.one_of(numbers, quantities), st.one_of(numbers, quantities))
 def test_order(one: str, other: str) -> None:
     """Rounding never turns two quantities around."""
@@ -136,11 +109,3 @@ def test_any_exponent_ends_quickly(text: str) -> None:
     """Exponents of any length end in an amount or in the typed error, and are never computed."""
     with suppress(QuantityError):
         assert parse_quantity(text) < TOO_LARGE
-
-
-@pytest.mark.deep
-@given(st.one_of(st.text(max_size=30), st.builds("{}{}{}".format, scraps, quantities, scraps)))
-@settings(max_examples=100_000, deadline=None)
-def test_language_deep(text: str) -> None:
-    """The same as above, for long."""
-    test_language.hypothesis.inner_test(text)  # type: ignore[attr-defined]  # hypothesis keeps the function there

@@ -17,7 +17,6 @@ from ugm import Claim, Partition, Resource, Violation
 from ugm.elastic import AdmissionRules, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic.model import GROUP_TAG
 from ugm.model import QuotaModel
-from ugm.partition import UserInQueue
 from ugm.quotatree import Mode, QuotaManager, TreeModel
 
 laws: Final = settings(max_examples=examples(40))
@@ -109,26 +108,6 @@ def scenes(draw: st.DrawFn) -> Scene:
     return Scene(partition, elastic, applications)
 
 
-def within(headroom: Resource, draw: Any) -> Resource:  # noqa: ANN401 - of hypothesis
-    """Draw a request within a headroom."""
-    return Resource({name: draw(st.integers(0, amount)) for name, amount in headroom.items() if amount > 0})
-
-
-@laws
-@given(scenes(), st.data())
-def test_requests_within_the_headroom_are_allowed(scene: Scene, data: st.DataObject) -> None:
-    """All of the headroom together is allowed, and so is every part of it."""
-    partition, application_id = scene.partition, data.draw(st.sampled_from(scene.applications))
-    headroom = partition.headroom(application_id)
-    assert headroom is not None
-
-    for requested in (Resource({n: a for n, a in headroom.items() if a > 0}), within(headroom, data.draw)):
-        assert partition.check(application_id, requested)
-        assert partition.headroom(application_id) == headroom
-        assert partition.allocate("all", application_id, requested)
-        assert partition.release("all")
-
-
 @laws
 @given(scenes(), st.data())
 def test_one_unit_above_the_headroom_is_denied(scene: Scene, data: st.DataObject) -> None:
@@ -142,24 +121,6 @@ def test_one_unit_above_the_headroom_is_denied(scene: Scene, data: st.DataObject
         more[name] += 1
         requested = Resource({other: amount for other, amount in more.items() if amount})
         assert not partition.check(application_id, requested).allowed, name
-
-
-@laws
-@given(scenes(), st.data())
-def test_answers_of_one_moment_agree(scene: Scene, data: st.DataObject) -> None:
-    """An explanation has the limits and the headroom of the separate queries, also for a user without application."""
-    partition, application_id = scene.partition, data.draw(st.sampled_from(scene.applications))
-    application = partition.application(application_id)
-    assert application is not None
-    user = UserInQueue(application.user, application.queue_path, application.tags)
-
-    for subject in (application_id, user):
-        explanation = partition.explain(subject, Resource())
-        assert explanation.limits == partition.limits(subject)
-        assert explanation.headroom == partition.headroom(subject)
-    report = partition.application_report(application_id)
-    assert report is not None
-    assert (report.limits, report.headroom) == (partition.limits(application_id), partition.headroom(application_id))
 
 
 @laws

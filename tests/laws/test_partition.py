@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from random import Random
 from typing import Any, Final
 
 import pytest
@@ -73,21 +72,6 @@ def test_release_undoes_allocate(scene: Scene, mode: Any) -> None:  # noqa: ANN4
 
 
 @laws
-@given(scenes(), MODES)
-def test_allocate_equals_check(scene: Scene, mode: Any) -> None:  # noqa: ANN401 - one of two texts
-    """What is asked about and then done is told the same, and asking changes nothing."""
-    models = other_models()
-    partition = scene.partition(models, group_limits=mode)
-    assume(partition.allocation(scene.request.allocation_id) is None)
-    before = everything(partition, models)
-    decision = partition.check(*scene.request[1:3])
-
-    assert everything(partition, models) == before
-    assert partition.allocate(*scene.request[:3]) == decision
-    assert decision.allowed or everything(partition, models) == before
-
-
-@laws
 @given(scenes())
 def test_a_call_that_is_repeated_is_answered_as_before(scene: Scene) -> None:
     """A retry of anything that is held is allowed, and changes nothing, however full everything is."""
@@ -103,22 +87,6 @@ def test_a_call_that_is_repeated_is_answered_as_before(scene: Scene) -> None:
                 partition.allocate_all([request._replace(usage=request.usage + Resource(memory=1))])
 
     assert everything(partition, models) == before
-
-
-@laws
-@given(scenes(), st.randoms(use_true_random=False))
-def test_order_of_what_is_adopted_does_not_matter(scene: Scene, random: Random) -> None:
-    """Allocations of different ids add up to the same in any order."""
-    first = list({request.allocation_id: request for request in scene.stream}.values())
-    shuffled = random.sample(first, len(first))
-    shown = []
-    for stream in (first, shuffled):
-        partition = scene._replace(stream=[]).partition()
-        for request in stream:
-            partition.adopt(*request[:3])
-        shown.append(everything(partition))
-
-    assert shown[0] == shown[1]
 
 
 @laws
@@ -153,29 +121,6 @@ def test_what_is_planned_happens(scene: Scene, config: PartitionConfig | None, m
         (queue.queue_path, queue.applications) for queue in queues if queue.is_draining or not queue.is_leaf
     )
     assert [tuple(one) for one in plan.draining] == leaving
-
-
-@laws
-@given(scenes(), full_partitions())
-def test_a_configuration_and_back(scene: Scene, config: PartitionConfig) -> None:
-    """Usage, groups and allocations survive any configuration; what it lifts holds again when it is taken back."""
-    partition = scene.partition()
-    before = exposed_partition(partition)
-    partition.configure(config)
-    partition.configure(scene.config)
-    after = exposed_partition(partition)
-
-    kept = ("users", "groups", "applications", "allocations", "nodes")
-    assert {part: after[part] for part in kept} == {part: before[part] for part in kept}
-
-
-@laws
-@given(scenes())
-def test_own_ledger_has_no_differences(scene: Scene) -> None:
-    """Compared with itself, the ledger agrees."""
-    partition = scene.partition()
-
-    assert not partition.audit(running(partition))
 
 
 @laws
@@ -218,19 +163,6 @@ def test_everything_removed_leaves_nothing(scene: Scene) -> None:
 
     assert everything(partition) == everything(other)
     assert (licences.taken, backlog.charged, backlog.waiting) == (0, {}, {})
-
-
-@laws
-@given(scenes(), resources())
-def test_resizing_there_and_back(scene: Scene, usage: Resource) -> None:
-    """What was resized can always be what it was before, unless a limit is exceeded."""
-    partition = scene.partition()
-    before = everything(partition)
-    for one in partition.allocations():
-        if one.state is not AllocationState.PENDING and partition.resize(one.allocation_id, usage):
-            assert partition.resize(one.allocation_id, one.usage)
-
-    assert everything(partition) == before
 
 
 #: Every operation that asks or charges other models.

@@ -86,17 +86,6 @@ def test_placement_can_be_used(rules: PlacementRules, submission: Submission, qu
     assert not queues.is_draining(above)
 
 
-@given(RULES, SUBMISSIONS, QUEUES)
-def test_placement_is_the_same_again(rules: PlacementRules, submission: Submission, queues: Queues) -> None:
-    """Placing changes nothing: the same submission is placed the same again, also by the path it came to."""
-    placement = rules.place(submission, queues)
-
-    assert rules.place(submission, queues) == placement
-    if placement.queue_path is not None and not placement.creates:
-        again = PlacementRules().place(submission._replace(queue=placement.queue_path), queues)
-        assert again.queue_path == placement.queue_path
-
-
 @given(st.text() | st.binary().map(lambda raw: raw.decode("utf-8", "surrogateescape")))
 @example("root." + "a." * 100_000)
 def test_any_text_is_answered(text: str) -> None:

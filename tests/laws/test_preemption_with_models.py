@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from support.partition_fixtures import config
 from support.preemption_scenes import MODEL_KINDS, drawn_with_models
-from support.reclaim_scenes import lending_models, submit_groups
-from ugm import AllocationRequest, Partition, Resource
 from ugm.partition import AllocationState
-from ugm.preemption import Outcome, PreemptionPlan
+from ugm.preemption import PreemptionPlan
 
 
 def victims_of(plan: PreemptionPlan) -> list[str]:
@@ -70,23 +65,3 @@ def test_plans_with_models_often(kinds: str) -> None:
     """The same for 10,000 worlds of all kinds."""
     for seed in range(1000, 4400):
         check_scene(kinds, seed)
-
-
-def test_reductions_ask_no_model() -> None:
-    """A reduction evicts what is above the maximum; the release refunds the models."""
-    text = "{name: a, resources: {max: {gpu: 3}}, properties: {quota.preemption.delay: 1s}}, {name: b}"
-    models = lending_models("elastic", {"a": 2, "b": 2}, 4)
-    partition = Partition(config(text), cluster=Resource(gpu=4), models=models)
-    submit_groups(partition, ("a", "b"))
-    for number in range(4):
-        partition.adopt(f"a-{number}", "a", Resource(gpu=1))
-    assert partition.reduction_timers() == ()
-    plain = config(text)
-    partition.configure(replace(plain, preemption=replace(plain.preemption, quota_preemption_enabled=True)))
-    [timer] = partition.reduction_timers()
-    plan = partition.plan_reductions(timer.due)
-
-    assert partition.carry_out(plan) == ("a-3",)
-    partition.release("a-3")
-    assert partition.plan_preemption(AllocationRequest("b-0", "b", Resource(gpu=1)), since=0).outcome is Outcome.FITS
-    partition.verify()

@@ -105,13 +105,6 @@ def test_the_plan_is_the_best_of_all_sets_often() -> None:
         check_single_queue(scene)
 
 
-@pytest.mark.deep
-def test_the_plan_is_the_best_of_many_sets() -> None:
-    """The same for 400 worlds with up to 12 allocations, which take longer."""
-    for seed in range(400):
-        check_single_queue(drawn_reduction(seed, 1, 12))
-
-
 def check_no_victim_can_be_left_out(scene: ReductionScene, _random: Random) -> None:
     """Without any one victim, more excess is left, even if the search was stopped."""
     for steps in (0, 10**9):

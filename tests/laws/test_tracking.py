@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +12,6 @@ from hypothesis import strategies as st
 from ugm import Manager, Request, RequestError, Resource, UserGroup
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.testing import (
-    TrackerModel,
-    check_never_above,
     exposed,
     partitions,
     queue_paths,
@@ -66,16 +63,6 @@ def test_decrease_undoes_increase(scene: Scene) -> None:
     verify_all(manager)
 
 
-@given(streams)
-def test_everything_given_back_leaves_nothing(scene: tuple[PartitionConfig, list[Request]]) -> None:
-    """When every application has ended, nothing is tracked any more."""
-    manager, granted = after(*scene)
-    end_everything(manager, granted)
-
-    assert exposed(manager) == {"users": {}, "groups": {}}
-    verify_all(manager)
-
-
 @given(streams, st.randoms(use_true_random=False))
 def test_order_of_applications_does_not_matter(scene: tuple[PartitionConfig, list[Request]], random: Any) -> None:  # noqa: ANN401 - `random.Random`, as hypothesis makes it
     """Usage of different applications adds up to the same in any order."""
@@ -106,34 +93,6 @@ def test_order_of_users_does_not_matter(scene: tuple[PartitionConfig, list[Reque
     assert exposed(one) == exposed(other)
 
 
-@given(streams)
-def test_usage_is_the_sum_of_the_applications(scene: tuple[PartitionConfig, list[Request]]) -> None:
-    """The usage of a user in and below a queue is the sum of the grants there."""
-    manager, granted = after(*scene)
-    sums: dict[tuple[str, str], Counter[str]] = {}
-    for path, _, usage, user in granted:
-        names = path.lower().split(".")
-        for end in range(1, len(names) + 1):
-            sums.setdefault((user.name, ".".join(names[:end])), Counter()).update(dict(usage))
-    shown = {
-        (name, path): queue["usage"]
-        for name, user_shown in exposed(manager)["users"].items()
-        for path, queue in user_shown["queues"].items()
-    }
-
-    assert shown == {place: {name: used for name, used in usage.items() if used} for place, usage in sums.items()}
-
-
-@given(scenes)
-def test_check_agrees_with_increase(scene: Scene) -> None:
-    """A check returns exactly the decision of the increase that follows."""
-    config, stream, request = scene
-    manager, _ = after(config, stream)
-    expected = manager.check(*request)
-
-    assert manager.increase(*request) == expected
-
-
 @given(scenes)
 def test_headroom_fits_and_no_more(scene: Scene) -> None:
     """A running application may use all of its headroom, and no more of any resource."""
@@ -148,18 +107,6 @@ def test_headroom_fits_and_no_more(scene: Scene) -> None:
     assert not any(
         manager.check(path, application, Resource({name: max(free, 0) + 1}), user) for name, free in room.items()
     )
-
-
-@given(scenes)
-def test_denial_changes_nothing(scene: Scene) -> None:
-    """A denial does not change the visible state."""
-    config, stream, request = scene
-    manager, _ = after(config, stream)
-    before = exposed(manager)
-
-    if not manager.increase(*request):
-        assert exposed(manager) == before
-        verify_all(manager)
 
 
 @given(scenes, st.sampled_from(["queue_path", "application_id", "usage", "user"]))
@@ -178,15 +125,6 @@ def test_error_changes_nothing(scene: Scene, argument: str) -> None:
         manager.increase_all([request, wrong])
 
     assert exposed(manager) == before
-
-
-@given(streams)
-def test_never_above_a_limit(scene: tuple[PartitionConfig, list[Request]]) -> None:
-    """The granted usage stays within every limit."""
-    manager, _ = after(*scene)
-
-    check_never_above(manager)
-    assert manager.exceeded_limits() == ()
 
 
 @st.composite
@@ -254,53 +192,6 @@ def test_increase_all_is_all_or_nothing_of_the_single_ones(pair: tuple[Scene, li
         assert together.increase_all(gang).allowed is granted
         assert exposed(together) == (exposed(singly) if granted else before)
         verify_all(together)
-
-
-@given(
-    scenes.flatmap(
-        lambda scene: st.tuples(st.just(scene), request_streams(scene[0], longest=5), st.permutations(range(5)))
-    )
-)
-def test_order_within_a_gang_does_not_matter(pair: tuple[Scene, list[Request], list[int]]) -> None:
-    """Decisions about requests of different applications do not depend on their order if all limits are enforced."""
-    (config, stream, _), drawn, order = pair
-    gang = list({request.application_id: request for request in drawn}.values())
-    shuffled = [gang[place] for place in order if place < len(gang)]
-    one, _ = after(config, stream)
-    other, _ = after(config, stream)
-
-    assert set(one.increase_all(gang).violations) == set(other.increase_all(shuffled).violations)
-    assert exposed(one) == exposed(other)
-
-
-@given(scenes, resources())
-def test_replace_is_release_and_increase(scene: Scene, real: Resource) -> None:
-    """A replacement is granted if a release and a new request are, with the same result."""
-    config, stream, request = scene
-    manager, granted = after(config, [*stream, request])
-    twin, _ = after(config, [*stream, request])
-    if not granted or granted[-1] is not request:
-        return
-    path, application, placeholder, user = request
-    twin.decrease_tracked_resource(path, application, placeholder, remove_app=False, user=user)
-
-    if twin.increase(path, application, real, user):
-        assert manager.replace(path, application, placeholder, real, user)
-        assert exposed(manager) == exposed(twin)
-
-
-@given(scenes)
-def test_unless_user_limited_is_by_the_book(scene: Scene) -> None:
-    """If users with named limits are exempt from group limits, every answer agrees with the model."""
-    config, stream, request = scene
-    manager, model = Manager(config, group_limits="unless-user-limited"), TrackerModel(config, "unless-user-limited")
-    for before in stream:
-        assert manager.increase(*before).allowed is (not model.increase(*before))
-    requested = (request.queue_path, request.application_id, request.user)
-
-    assert manager.headroom(*requested) == model.headroom(*requested)
-    assert manager.can_run_app(*requested) is model.can_run_app(*requested)
-    assert exposed(manager) == model.exposed()
 
 
 @given(scenes, queue_paths())

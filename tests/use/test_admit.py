@@ -73,16 +73,6 @@ def test_a_denial_leaves_nothing(
     partition.verify()
 
 
-def test_a_repetition_has_the_same_answer(partition: AbstractPartition) -> None:
-    """A repeated call is granted again and charges nothing, also above limits that were lowered since."""
-    first = partition.admit("a", ANA, "root.q", [("a.0", ONE)])
-    partition.configure(parse_config("partitions: [{queues: [{name: q, resources: {max: {vcore: 1m}}}]}]").partition())
-    with changing_nothing(partition):
-        again = partition.admit("a", ANA, "root.q", [("a.0", ONE)])
-
-    assert (bool(again), again.allocations) == (True, first.allocations)
-
-
 @pytest.mark.parametrize(
     ("call", "difference"),
     [
@@ -104,37 +94,6 @@ def test_other_content_is_an_error(
 
     if "expected" not in difference:
         assert difference in str(caught.value)
-
-
-def test_late_repetitions_charge_nothing(partition: AbstractPartition) -> None:
-    """A call that arrives again after a release of the allocation is refused instead of charged."""
-    partition.admit("a", ANA, "root.q", [("a.0", ONE)])
-    partition.release("a.0")
-    with changing_nothing(partition), pytest.raises(RequestError) as caught:
-        partition.admit("a", ANA, "root.q", [("a.0", ONE)])
-
-    assert caught.value.code == "id-in-use"
-
-
-def test_pending_requests_of_a_submitted_application_are_granted(partition: AbstractPartition) -> None:
-    """An application that was submitted before is kept after a denial, with its pending requests."""
-    partition.submit("a", ANA, "root.q")
-    partition.request("a.0", "a", ONE)
-    with changing_nothing(partition):
-        assert not partition.admit("a", ANA, "root.q", [("a.0", ONE), ("a.1", ONE), ("a.2", ONE)])
-
-    assert partition.admit("a", ANA, "root.q", [("a.0", ONE)])
-
-
-def test_a_denial_restores_the_quota_of_a_queue(partition: AbstractPartition) -> None:
-    """The quota of a dynamic queue is as before a denied call that would have changed it."""
-    names = {"namespace": "n"}
-    partition.admit("first", ANA, "", [("f", ONE)], tags=names, quota=Resource(vcore=4000))
-    with changing_nothing(partition):
-        admission = partition.admit("a", ANA, "", [("a", Resource(vcore=3000))], tags=names, quota=Resource(vcore=2000))
-
-    assert not admission
-    assert partition.queue_maximum("root.p.n") == Resource(vcore=4000)
 
 
 def test_a_store_has_no_trace_of_a_denial(tmp_path: Path) -> None:

@@ -102,22 +102,6 @@ def test_error_shows_the_line_and_the_place(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value.problems[0])
 
 
-def test_long_line_is_cut() -> None:
-    """Of a long line, the part around the place is shown."""
-    with pytest.raises(ConfigError) as caught:
-        parse_config(f"partitions: [{{queues: [{{name: '{'a' * 5000}', bad: 1}}]}}]")
-    line, mark = caught.value.problems[-1].excerpt.split("\n")
-    assert len(line) < 150
-    assert line[mark.index("^") :].startswith("bad")
-
-
-def test_missing_file_has_no_place(tmp_path: Path) -> None:
-    """A file that cannot be read is reported without a line and a column."""
-    with pytest.raises(ConfigError) as caught:
-        load_config(tmp_path / "none.yaml")
-    assert str(caught.value).startswith(f"{tmp_path / 'none.yaml'}: the file cannot be read")
-
-
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

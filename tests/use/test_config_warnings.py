@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from support.logs import own_records
 from ugm import Partition, load_config, parse_config
 from ugm.cli.commands import ugm
-from ugm.config import dump_config, review_config
+from ugm.config import review_config
 
 CPU = "partitions:\n- queues:\n  - name: a\n    resources: {max: {cpu: 8}}\n"
 OLD = "partitions: [{queues: [{name: ads, resources: {max: {memory: 800000, vcore: 80000}}}]}]"
@@ -38,15 +38,6 @@ def test_value_has_the_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert parse_config(CPU).warnings[0].excerpt == "    resources: {max: {cpu: 8}}\n" + " " * 22 + "^"
 
 
-def test_warnings_are_no_part_of_the_value() -> None:
-    """Warnings change neither the equality nor the text of a configuration."""
-    config = parse_config(CPU)
-    assert config == parse_config("# a comment\n" + CPU)
-    assert "warnings" not in dump_config(config)
-    assert parse_config(dump_config(config)) == config
-    assert parse_config("partitions: [{queues: []}]").warnings == ()
-
-
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
@@ -65,12 +56,6 @@ def test_misspelt_properties(written: str, meant: str) -> None:
     assert property_warnings(f"{written}: x") == [
         f"queue-property-misspelt: the property '{written}' is probably misspelt: did you mean '{meant}'?"
     ]
-
-
-@pytest.mark.parametrize("name", ["owner", "team.contact", "cost-centre", "scheduler.name", "policy"])
-def test_other_properties(name: str) -> None:
-    """A property of another program gets no warning."""
-    assert property_warnings(f"{name}: x") == []
 
 
 @pytest.mark.parametrize(
@@ -101,14 +86,6 @@ def test_old_units() -> None:
     assert warning.code == "units-old"
     for reading in ("800,000 bytes", "80,000 cores", "800G", "80 cores"):
         assert reading in warning.message
-
-
-@pytest.mark.parametrize(
-    "amounts", ["memory: 800G, vcore: 80000m", "memory: 800G, vcore: 80", "vcore: 80000, memory: 320Ti", "memory: 5"]
-)
-def test_new_units(amounts: str) -> None:
-    """Amounts of today get no warning, also those of a large cluster."""
-    assert parse_config(f"partitions: [{{queues: [{{name: a, resources: {{max: {{{amounts}}}}}}}]}}]").warnings == ()
 
 
 ELASTIC = """
@@ -150,20 +127,6 @@ def test_queues_without_a_group(text: str, model: str) -> None:
     assert plan.warnings == (warning.message,)
     assert warning.message in str(plan)
     assert plan.to_dict()["warnings"] == [warning.message]
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("groups:", "unrestricted: true\n      groups:"),
-        ("groupby: [{", "groupby: [{source: tag, tag: team}, {"),
-        ("root.ml: vision", "root: vision"),
-        ("  - name: NEW\n", ""),
-    ],
-)
-def test_queues_with_a_group(old: str, new: str) -> None:
-    """A queue whose requests may have a group, or need none, gets no warning."""
-    assert parse_config(ELASTIC.replace(old, new).replace("NEW", "speech")).warnings == ()
 
 
 def test_diff_lists_queues_without_a_group(tmp_path: Path) -> None:

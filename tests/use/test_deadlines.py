@@ -14,7 +14,7 @@ import pytest
 
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.partition import WaitingList
-from ugm.service import DeadlineError, Service, connect, connect_async, join, join_async
+from ugm.service import DeadlineError, Service, connect, join, join_async
 
 CONFIG = parse_config("partitions: [{queues: [{name: q, resources: {max: {vcore: 4}}}, {name: other}]}]").partition()
 ANA = UserGroup("ana")
@@ -99,21 +99,6 @@ def test_a_timeout_that_is_no_time(partition: Partition, timeout: Any) -> None: 
         waiting.wait(timeout=timeout)
 
 
-def test_a_long_timeout(partition: Partition) -> None:
-    """A time-out of any length is allowed."""
-    partition.release("a.0")
-    assert partition.waiting_list().wait(timeout=1e12)
-
-
-@pytest.mark.parametrize("deadline", ["1", True, float("nan"), -1])
-def test_a_deadline_that_is_no_time(tmp_path: Path, deadline: Any) -> None:  # noqa: ANN401 - wrong on purpose
-    """Deadlines of connections and members are checked in the same way."""
-    with pytest.raises(RequestError, match="expected a number of seconds, 0 or more"):
-        connect(f"unix:{tmp_path}/s", deadline=deadline)
-    with pytest.raises(RequestError, match="expected a number of seconds, 0 or more"):
-        join(tmp_path / "store", config=CONFIG, deadline=deadline)
-
-
 def test_one_deadline_for_a_join(tmp_path: Path) -> None:
     """A join that finds no leader ends within its deadline, although the process starts and connects."""
     address = f"unix:{tmp_path}/s"
@@ -130,37 +115,3 @@ def test_one_deadline_for_a_join(tmp_path: Path) -> None:
     finally:
         blocker.connection.close()
         leader.stop()
-
-
-def test_a_loop_goes_on_while_the_service_is_lost(tmp_path: Path) -> None:
-    """The other tasks of a loop continue while a call of `connect_async` waits for its deadline."""
-    service = Service(None, f"unix:{tmp_path}/s", config=CONFIG)
-
-    async def work() -> int:
-        partition = await connect_async(f"unix:{tmp_path}/s", deadline=0.5)
-        await asyncio.to_thread(service.stop)
-        call, turns = asyncio.ensure_future(partition.queue_paths()), 0
-        while not call.done():
-            await asyncio.sleep(0.01)
-            turns += 1
-        with pytest.raises(DeadlineError):
-            call.result()
-        await partition.close()
-        return turns
-
-    service.start()
-    assert asyncio.run(work()) > 10
-
-
-@pytest.mark.parametrize("timeout", ["1", float("nan")])
-def test_a_subscription_waits_for_a_time(tmp_path: Path, timeout: Any) -> None:  # noqa: ANN401 - wrong on purpose
-    """The time-out of a subscription is checked, too."""
-    service = Service(None, f"unix:{tmp_path}/s", config=CONFIG)
-    service.start()
-    try:
-        with connect(f"unix:{tmp_path}/s") as partition, partition.subscribe(lambda _, __: None) as subscription:
-            assert subscription.wait(timeout=0.01) is False
-            with pytest.raises(RequestError, match="expected a number of seconds"):
-                subscription.wait(timeout=timeout)
-    finally:
-        service.stop()

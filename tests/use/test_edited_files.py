@@ -62,15 +62,6 @@ def test_a_reload_puts_the_file_in_force(client: TestClient) -> None:
     assert "gpu: '4'" in client.get("/api/v1/config").text
 
 
-def test_an_unchanged_file(file: Path) -> None:
-    """A file that is in force is not reported."""
-    file.write_text(TEXT.replace("LIMIT", "8"), encoding="utf-8")
-    with open_partition(file.with_name("quota.db")) as partition:
-        app = create_app({"default": partition}, config_path=file)
-        app.state.configurations.compare()
-        assert app.state.configurations.unapplied == ()
-
-
 @pytest.mark.ci
 @pytest.mark.parametrize(("options", "limit"), [([], 8), (["--apply"], 4)])
 def test_the_command(file: Path, options: list[str], limit: int) -> None:

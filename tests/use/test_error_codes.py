@@ -11,7 +11,6 @@ from importlib import import_module
 import pytest
 from starlette.testclient import TestClient
 
-import ugm
 from support.places import DOCS
 from ugm import Partition, RequestError, Resource, UgmError, UserGroup, parse_config
 from ugm.errors import ERROR_CODES
@@ -108,25 +107,3 @@ def test_rest_has_problem_details(
     assert answer.status_code == problem["status"] == ERROR_CODES[code].status
     assert problem["title"] == ERROR_CODES[code].meaning
     assert {"type", "detail", "argument"} <= problem.keys()
-
-
-def test_the_description_is_usable_by_generators() -> None:
-    """Generators get text for configurations, names for the variants of a batch, headers and the stream."""
-    rest = TestClient(create_app({"default": Partition()}), base_url="http://localhost")
-    described = rest.get("/openapi.json").json()
-    paths, schemas = described["paths"], described["components"]["schemas"]
-    config = paths["/api/v1/config"]["get"]["responses"]["200"]
-    batch = paths["/api/v1/partition/{partition}/batch"]["post"]["requestBody"]["content"]["application/json"]
-
-    assert config["content"]["application/yaml"]["schema"]["type"] == "string"
-    assert {"ETag", "Ugm-As-Of"} <= config["headers"].keys()
-    assert batch["schema"] == {"$ref": "#/components/schemas/batch_body"}
-    variants = schemas["batch_body"]["properties"]["operations"]["items"]["anyOf"]
-    assert len({variant["$ref"] for variant in variants}) == len(variants)
-    stream = paths["/api/v1/partition/{partition}/stream"]["get"]["responses"]["200"]
-    assert "text/event-stream" in stream["content"]
-
-
-def test_the_base_class_has_a_code() -> None:
-    """A program that catches every error of ugm can read its code."""
-    assert isinstance(ugm.UgmError.code, str)

@@ -32,17 +32,3 @@ def test_the_tutorial_begins_with_a_partition() -> None:
     pages = (root / "docs" / "index.md").read_text(encoding="utf-8").partition(":caption: Tutorial")[2].split()
     assert pages[0] == "tutorial/partition"
     assert 'Partition.load("limits.yaml")' in (root / "README.md").read_text(encoding="utf-8")
-
-
-def test_units_are_stated_where_amounts_are_made() -> None:
-    """The docstring of a resource vector states the unit of a core, and its first example parses amounts."""
-    text = str(ugm.Resource.__doc__)
-    assert "thousandth" in text
-    assert "Resource.parse(" in text.partition(">>>")[2].splitlines()[0]
-
-
-def test_hosts_with_an_event_loop_find_their_client() -> None:
-    """The page of the service and the docstring of `connect` send event loops to `connect_async` with a deadline."""
-    page = (Path(__file__).parents[2] / "docs/howto/service.md").read_text(encoding="utf-8")
-    assert "A host with an event loop, such as a web server, uses `connect_async` with a `deadline`" in page
-    assert "use `connect_async`" in str(ugm.connect.__doc__)

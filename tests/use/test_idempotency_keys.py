@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from support.partition_fixtures import changing_nothing
-from ugm import Partition, Resource, UserGroup, parse_config
+from ugm import Partition, UserGroup, parse_config
 from ugm.server import create_app
 
 CONFIG = "partitions: [{queues: [{name: q, resources: {max: {vcore: 2}}}]}]"
@@ -86,24 +86,3 @@ def test_batches_have_keys(partition: Partition) -> None:
 
     assert client.post("batch", "batch", operations=[one]) == first
     assert partition.allocation_ids() == ()
-
-
-def test_without_a_key_nothing_is_stored(partition: Partition) -> None:
-    """Requests without a key are executed each time, as ids may be used again."""
-    client = Client(partition)
-    client.allocate(None)
-    partition.release("a.0")
-
-    assert client.allocate(None)[1]["allowed"]
-    assert partition.allocation("a.0").usage == Resource(vcore=1000)  # type: ignore[union-attr]  # it exists
-
-
-def test_keys_are_described() -> None:
-    """The description has the header for every operation, and for no query."""
-    paths = TestClient(create_app({"default": Partition()}), base_url="http://localhost").get("/openapi.json").json()
-    operation = paths["paths"]["/api/v1/partition/{partition}/allocate"]["post"]
-    query = paths["paths"]["/api/v1/partition/{partition}/check"]["post"]
-
-    assert "Idempotency-Key" in [parameter["name"] for parameter in operation["parameters"]]
-    assert "Idempotency-Key" not in [parameter["name"] for parameter in query["parameters"]]
-    assert "422" in operation["responses"]

@@ -59,9 +59,3 @@ def test_applications(partition: Partition, user: str, queue: str, tags: dict[st
         partition.submit("app", UserGroup(user), queue, tags=tags)
 
     assert reason in str(caught.value)
-
-
-def test_the_same_content_is_no_error(partition: Partition) -> None:
-    """A call with the same properties is a repetition."""
-    assert partition.allocate("pending", "app", Resource(vcore=1000), priority=1)
-    assert partition.allocate("held", "app", Resource(vcore=1000), duration=60)

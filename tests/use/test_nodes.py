@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from support.server_fixtures import DECIDE, PREFIX, TOKEN, client
-from support.service_fixtures import client_of_service
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.decision import ALLOWED
 from ugm.events import Allocated, AllocationRequested, Event, Resized
 from ugm.partition import AbstractPartition, RunningAllocation
-from ugm.store import open_partition
 
 CONFIG = parse_config("partitions: [{queues: [{name: a, resources: {max: {vcore: 8}}}]}]").partition()
 CORE = Resource(vcore=1000)
@@ -52,22 +47,6 @@ def test_every_operation_stores_the_node() -> None:
     partition.verify()
 
 
-def test_nodes_survive_a_restart(tmp_path: Path) -> None:
-    """The node of an allocation is the same after a restart."""
-    for _ in range(2):
-        partition = open_partition(tmp_path / "log", CONFIG)
-        if partition.allocation("one") is None:
-            filled(partition)
-        assert nodes_of(partition) == NODES
-        partition.close()
-
-
-def test_nodes_in_a_service() -> None:
-    """A client of a service stores and reads nodes as in memory."""
-    with client_of_service(CONFIG) as partition:
-        assert nodes_of(filled(partition)) == NODES
-
-
 def test_nodes_in_rest() -> None:
     """Operations of REST take a node, and listings have it."""
     partition = filled(Partition(CONFIG))
@@ -101,16 +80,6 @@ def test_a_repeated_call_has_the_same_node() -> None:
     assert nodes_of(partition) == NODES
 
 
-@pytest.mark.parametrize("node", ["n1", "n2", None])
-def test_the_grant_decides_about_the_node(node: str | None) -> None:
-    """The grant of a pending allocation names its node, whatever the request named."""
-    partition = filled(Partition(CONFIG))
-    assert partition.request("waits", "app", CORE, node="n1")
-    for _ in range(2):
-        assert partition.allocate("waits", "app", CORE, node=node)
-    assert nodes_of(partition)["waits"] == node
-
-
 def test_the_node_of_a_head() -> None:
     """A head of a scheduling pass is granted on the node of the call, or else on the node of its request."""
     partition = filled(Partition(CONFIG))
@@ -120,28 +89,6 @@ def test_the_node_of_a_head() -> None:
     assert (first, second) == (ALLOWED, ALLOWED)
     listed = {one.allocation_id: one.node for one in partition.allocations()}
     assert (listed["waits"], listed["next"]) == ("n1", "n8")
-
-
-def test_the_node_of_a_replacement() -> None:
-    """An allocation that replaces a placeholder runs on its node, or on the node that the call names."""
-    partition = Partition(CONFIG)
-    partition.submit("app", UserGroup("sue"), "root.a")
-    for name, node in (("same", None), ("other", "n2")):
-        partition.allocate(f"hold-{name}", "app", CORE, placeholder=True, node="n1")
-        for _ in range(2):
-            assert partition.replace(f"hold-{name}", name, CORE, node=node)
-    assert [one.node for one in partition.allocations()] == ["n2", "n1"]
-    with pytest.raises(RequestError, match="other"):
-        partition.replace("hold-other", "other", CORE, node="n3")
-
-
-def test_limits_do_not_depend_on_the_node() -> None:
-    """A limit counts all allocations, whatever their node; a resize keeps it."""
-    partition = filled(Partition(CONFIG))
-    assert not partition.allocate("big", "app", Resource(vcore=4000), node="n9")
-    partition.release("one")
-    assert partition.resize("five", Resource(vcore=5000))
-    assert partition.allocation("five").node == "n4"  # type: ignore[union-attr]  # it exists
 
 
 def test_audit_compares_the_node() -> None:
@@ -158,16 +105,3 @@ def test_audit_compares_the_node() -> None:
     assert partition.reconcile(report).differences == report.differences
     assert nodes_of(partition) == {**NODES, "one": "n7"}
     assert isinstance(events[-1], Resized)
-
-
-@pytest.mark.parametrize("node", ["", "n" * 257, 7, b"n"])
-def test_names_of_nodes(node: Any) -> None:  # noqa: ANN401 - invalid on purpose
-    """The name of a node is a text of 1 to 256 characters; otherwise nothing changes."""
-    partition = filled(Partition(CONFIG))
-    partition.allocate("hold", "app", CORE, placeholder=True)
-    for call in (partition.allocate, partition.request, partition.adopt, partition.allocate_evicting):
-        with pytest.raises(RequestError, match="node"):
-            call("new", "app", CORE, node=node)
-    with pytest.raises(RequestError, match="node"):
-        partition.replace("hold", "new", CORE, node=node)
-    assert partition.allocation("new") is None

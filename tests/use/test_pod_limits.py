@@ -21,25 +21,6 @@ def test_gpu_under_limits_counts_for_a_quota() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resources", "usage"),
-    [
-        ({"limits": {"cpu": "500m"}}, Resource(vcore=500)),
-        ({"limits": {"cpu": 2, "memory": "1Ki"}, "requests": {"cpu": 1}}, Resource(vcore=1000, memory=1024)),
-        ({"limits": {"cpu": 2}, "requests": {"cpu": 0}}, Resource(vcore=0)),
-    ],
-)
-def test_limit_replaces_only_a_missing_request(resources: dict[str, object], usage: Resource) -> None:
-    """A resource of a container takes the amount of its limit only if it has no request."""
-    assert pod_usage({"spec": {"containers": [{"resources": resources}]}}) == usage
-
-
-def test_init_containers_follow_the_same_rule() -> None:
-    """The limit of an init container replaces its missing request."""
-    spec = {"containers": [{"name": "main"}], "initContainers": [{"resources": {"limits": GPU}}]}
-    assert pod_usage({"spec": spec}) == Resource(GPU)
-
-
-@pytest.mark.parametrize(
     ("container", "usage"),
     [({}, Resource(vcore=3000)), ({"requests": {"cpu": 1}}, Resource(vcore=1000))],
 )

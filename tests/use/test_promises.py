@@ -44,17 +44,6 @@ def test_both_are_readable(is_requested: bool) -> None:  # noqa: FBT001 - a case
     assert promised(partition) == (1030, 30)
 
 
-def test_the_end_can_be_removed() -> None:
-    """Without a promised end, an allocation is never overdue."""
-    partition = Partition(CONFIG, clock=lambda: 1000)
-    granted(partition)
-
-    assert partition.renew("a.0", None)
-    assert promised(partition) == (None, None)
-    assert partition.overdue(10**9) == ()
-    partition.verify()
-
-
 def test_a_store_restores_both(tmp_path: Path) -> None:
     """A restart keeps the end and the duration, and the removal of an end."""
     path = tmp_path / "store"

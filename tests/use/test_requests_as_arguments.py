@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pydoc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import ugm
 from support.partition_fixtures import changing_nothing
 from support.partition_kinds import KINDS
-from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm import AllocationRequest, RequestError, Resource, UserGroup, parse_config
 from ugm.partition import AbstractPartition
 
 TEXT = "partitions: [{queues: [{name: q, resources: {max: {vcore: 2}}}]}]"
@@ -37,15 +35,6 @@ def test_a_request_is_enough(partition: AbstractPartition, name: str) -> None:
     assert (one.usage, one.priority, one.duration, one.node) == (Resource(vcore=1000), 3, 60, "n")
 
 
-def test_plain_requests(partition: AbstractPartition) -> None:
-    """A request without properties is granted, denied and repeated like a call with its parts."""
-    plain, large = AllocationRequest("p", "a", Resource(vcore=1000)), AllocationRequest("l", "a", Resource(vcore=5000))
-
-    assert partition.allocate(plain)
-    assert partition.allocate("p", "a", Resource(vcore=1000))
-    assert not partition.allocate(large)
-
-
 def test_other_arguments_are_refused(partition: AbstractPartition) -> None:
     """A request with further arguments, or an id without the rest, is misuse."""
     with changing_nothing(partition):
@@ -57,24 +46,3 @@ def test_other_arguments_are_refused(partition: AbstractPartition) -> None:
             partition.allocate("a.0")
         with pytest.raises(RequestError):
             partition.allocate("a.0", "a")
-
-
-def test_a_partition_of_a_file(tmp_path: Path) -> None:
-    """`Partition.load` reads a configuration and takes the arguments of the class."""
-    path = tmp_path / "queues.yaml"
-    path.write_text(TEXT, encoding="utf-8")
-    partition = Partition.load(path, cluster=Resource(vcore=1000))
-    partition.submit("a", UserGroup("ana"), "root.q")
-
-    assert partition.queue_maximum("root.q") == Resource(vcore=1000)
-    with pytest.raises(RequestError, match="no such partition"):
-        Partition.load(path, "other")
-
-
-@pytest.mark.parametrize("name", ugm.__all__)
-def test_help_names_no_internals(name: str) -> None:
-    """The help of a public name shows types as they are written."""
-    text = pydoc.render_doc(getattr(ugm, name), renderer=pydoc.TextDoc())
-
-    assert "ForwardRef" not in text
-    assert "FastPath" not in text

@@ -14,7 +14,6 @@ from support.logs import own_records
 from ugm import (
     AllocationRequest,
     ConfigError,
-    Manager,
     Partition,
     RequestError,
     Resource,
@@ -78,16 +77,6 @@ def test_closed_list_refuses_other_names(call: str) -> None:
     partition.verify()
 
 
-def test_closed_list_refuses_a_vector_that_was_used_before() -> None:
-    """A vector that an open partition has accepted is refused by a closed one, every time."""
-    usage = Resource(tpu=1, vcore=1)
-    assert partition_of(OPEN).allocate("a.1", "a", usage)
-    partition = partition_of(CLOSED)
-    for _ in range(2):
-        with pytest.raises(RequestError, match="'tpu' is not listed"):
-            partition.allocate("a.1", "a", usage)
-
-
 def test_list_that_is_closed_later_lets_old_allocations_end() -> None:
     """After a change of the list, allocations with other names stay and can be released, but not repeated."""
     partition, usage = partition_of(OPEN), Resource(fpga=1)
@@ -114,14 +103,6 @@ def test_closed_list_of_a_stored_partition(tmp_path: Path) -> None:
         assert partition.allocations() == ()
 
 
-def test_closed_list_of_a_manager() -> None:
-    """A manager refuses other names, too."""
-    manager = Manager(parse_config(CLOSED).partition())
-    with pytest.raises(RequestError, match="'GPU' is not listed"):
-        manager.increase("root.q", "a", WRONG, ANA)
-    assert manager.increase("root.q", "a", Resource(gpu=1), ANA)
-
-
 @pytest.mark.parametrize(
     ("part", "place"),
     [
@@ -140,15 +121,6 @@ def test_closed_list_in_a_configuration(part: str, place: str) -> None:
     (problem,) = caught.value.problems
     assert (problem.code, problem.column) == ("resource-unlisted", text.index(place) + 1)
     assert "did you mean 'gpu'?" in problem.message
-
-
-def test_closed_list_and_the_names_of_weighted_sums() -> None:
-    """The name of the weighted sum of a budget need not be listed, but the resources of its weights."""
-    budget = "{name: b, amounts: {units: 5}, weights: {W: 10}}"
-    text = f"partitions: [{{ugm: {{resources: [gpu], budgets: [{budget}]}}, queues: []}}]"
-    assert parse_config(text.replace("W", "gpu")).warnings == ()
-    with pytest.raises(ConfigError, match="'tpu' is not listed"):
-        parse_config(text.replace("W", "tpu"))
 
 
 def test_closed_list_is_written_and_left_out_of_an_export() -> None:
@@ -175,22 +147,6 @@ def test_similar_names_are_reported_once(name: str, caplog: pytest.LogCaptureFix
     assert [record.levelname for record in own_records(caplog)] == ["WARNING"]
     with pytest.warns(ResourceNameWarning):
         partition_of(OPEN).allocate("b", "a", Resource({name: 1}))
-
-
-@pytest.mark.parametrize(
-    "name", ["pods", "tpu", "npu", "ephemeral-storage", "hugepages-2Mi", "example.com/licence", "disk"]
-)
-def test_other_names_are_not_reported(name: str) -> None:
-    """A request with a name that resembles no limited one is granted without a warning."""
-    assert partition_of(OPEN).allocate("b", "a", Resource({name: 1}))
-
-
-def test_vendors_are_different() -> None:
-    """The same device of two vendors is not a misspelling, nor is a name that a quota tree counts."""
-    text = OPEN.replace("gpu: 2", "amd.com/gpu: 2")
-    partition = Partition(parse_config(text).partition())
-    partition.submit("a", ANA, "root.q")
-    assert partition.allocate("b", "a", Resource({"nvidia.com/gpu": 1}))
 
 
 def test_warnings_as_errors_change_nothing() -> None:

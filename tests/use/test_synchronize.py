@@ -60,21 +60,6 @@ def test_everything_becomes_true(partition: AbstractPartition) -> None:
     partition.verify()
 
 
-def test_a_repetition_changes_nothing(partition: AbstractPartition) -> None:
-    """The second call with the same work finds nothing to change."""
-    assert partition.synchronize(RUNNING)
-    with changing_nothing(partition):
-        assert not partition.synchronize(RUNNING)
-
-
-def test_limits_do_not_matter_and_are_reported(partition: AbstractPartition) -> None:
-    """Running work is adopted above limits, and the report has every limit that is exceeded."""
-    found = RunningApplication("big", BEN, "root.q", [("big.0", cores(9))])
-    report = partition.synchronize([found])
-
-    assert [(one.name, one.used) for one in report.exceeded] == [("root.q", 9000)]
-
-
 @pytest.mark.parametrize("among", [("a", "a.0", "a.1"), ("a.2",), ("gone",)])
 def test_only_named_work_ends(partition: AbstractPartition, among: tuple[str, ...]) -> None:
     """With a list of the work that may end, all other work stays, also that of an application that is gone."""
@@ -84,26 +69,6 @@ def test_only_named_work_ends(partition: AbstractPartition, among: tuple[str, ..
     assert {"a", "gone", "waits"} <= set(partition.application_ids())
     assert partition.synchronize(RUNNING, among=("gone", "gone.0")).ended == ("gone",)
     assert partition.application("waits")
-
-
-@pytest.mark.parametrize("starting", ["gone", "gone.0"])
-def test_starting_work_stays(partition: AbstractPartition, starting: str) -> None:
-    """An application or allocation that is about to run is neither released nor ended."""
-    partition.synchronize([], starting=[starting])
-
-    assert partition.application_ids() == ("gone",)
-    assert partition.allocation_ids() == ("gone.0",)
-
-
-def test_pending_requests_that_run_are_adopted(partition: AbstractPartition) -> None:
-    """A request that runs without a grant keeps its properties; other requests of the application stay pending."""
-    partition.request("waits.1", "waits", cores(1), priority=4)
-    partition.synchronize([RunningApplication("waits", BEN, "root.q", [("waits.1", cores(2))])])
-    one = partition.allocation("waits.1")
-
-    assert one is not None
-    assert (one.state, one.priority, one.usage) == ("held", 4, cores(2))
-    assert partition.pending("root.q") == (1, cores(1))
 
 
 @pytest.mark.parametrize(

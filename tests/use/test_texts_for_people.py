@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from starlette.testclient import TestClient
 
-from support.service_fixtures import client_of_service
 from ugm import Decision, Partition, Resource, UserGroup, Violation, parse_config
 from ugm.server import create_app
 
@@ -54,17 +51,6 @@ def test_sentences_for_people(usage: dict[str, str], limit: str, advice: str) ->
     assert "root." not in text
 
 
-@pytest.mark.parametrize(
-    ("resource", "limit", "text"),
-    [("servers", 2, "2 servers (in use: 1 server)"), ("gas", 1, "1 gas (in use: 1 gas)"), ("x/pods", 3, "3 pods")],
-)
-def test_one_of_a_plural(resource: str, limit: int, text: str) -> None:
-    """A resource may have the name of several things; one of them is a singular."""
-    denial = Decision((Violation("user", "ana", "root.hub", "*", resource, limit, 1, 1),))
-
-    assert text in denial.for_people()
-
-
 def test_a_summary_is_one_short_line() -> None:
     """The summary has one line of bounded length, whatever the names and the number of limits are."""
     long = Violation("user", "x" * 300 + "\n" + "y", "root.q", "*", "gpu", 1, 1, 1)
@@ -78,17 +64,6 @@ def test_a_summary_is_one_short_line() -> None:
         assert 0 < len(decision.summary) <= 200
 
     assert decided(gpu="3").summary.startswith("denied, waiting cannot help: user 'ana' in root.hub: 3 gpu requested")
-
-
-def test_a_service_has_the_same_texts() -> None:
-    """A client of a service gets the same texts as the process of the partition."""
-    with client_of_service(CONFIG) as partition:
-        admission = partition.admit("a", ANA, "root.hub", [("a.0", Resource.parse(memory="9Gi"))])
-        rejected = partition.admit("b", ANA, "root.none")
-
-    assert "9 GiB of memory" in admission.for_people()
-    assert re.match(r"denied, waiting cannot help: queue root\.hub", admission.summary)
-    assert rejected.for_people().startswith("No queue accepts")
 
 
 def test_rest_has_both_texts() -> None:

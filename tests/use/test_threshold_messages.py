@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-
-import pytest
-
-from support.logs import own_records
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.partition import ThresholdWatch
-from ugm.server.views.shares import logged_update
 
 TEXT = """
 partitions:
@@ -47,21 +41,3 @@ def test_budgets_are_in_hours() -> None:
     now[0] = 3 * 3600
     (crossing,) = ThresholdWatch(partition).update()
     assert str(crossing).endswith(": 6 of 10 vcore-hours, at or above 50 %")
-
-
-@pytest.mark.parametrize(("users", "lines"), [(3, 3), (400, 1)])
-def test_start_of_a_server(users: int, lines: int, caplog: pytest.LogCaptureFixture) -> None:
-    """The start of a large server is one line; later crossings have a line each."""
-    partition = Partition(parse_config(TEXT).partition())
-    for number in range(users):
-        partition.submit(f"x{number}", UserGroup(f"user{number}"), "root.a")
-        partition.allocate(f"x{number}.0", f"x{number}", Resource())
-    update = logged_update("default", ThresholdWatch(partition))
-    with caplog.at_level(logging.INFO, "ugm.server"):
-        update()
-        assert len(own_records(caplog)) == lines
-        assert lines > 1 or "400 thresholds are crossed at the start: user 400" in caplog.text
-        caplog.clear()
-        partition.release("x0.0")
-        update()
-    assert ["user 'user0' in root: 0 of 1" in record.getMessage() for record in own_records(caplog)] == [True]

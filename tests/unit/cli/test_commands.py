@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner, Result
@@ -264,6 +266,23 @@ def test_without_the_extra(missing: str, monkeypatch: pytest.MonkeyPatch, capsys
     package = missing.partition(".")[0]
     assert caught.value.code == 2
     assert capsys.readouterr().err == f"ugm: the command needs {package}: install the extra 'cli'\n"
+
+
+@pytest.mark.parametrize(("error", "status"), [(OSError(errno.ENOSPC, "full"), 2), (OSError(errno.EPERM, "no"), None)])
+def test_output_that_cannot_be_written(
+    error: OSError, status: int | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error of the output is one line; any other error of the system is a defect."""
+
+    def fail(**_options: str) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr("ugm.cli.commands.ugm", fail)
+    with pytest.raises(SystemExit if status else OSError) as caught:
+        cli.main()
+
+    assert getattr(caught.value, "code", None) == status
+    assert capsys.readouterr().err == ("ugm: the output cannot be written: full\n" if status else "")
 
 
 @pytest.mark.parametrize("command", list(commands.ugm.commands))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from support.server_fixtures import CONFIG, DECIDE_SECRET, SECRET, busy, running
 from ugm import Resource
 from ugm.cli import commands
 from ugm.cli.client import server_url
+from ugm.service import Service
 
 SERVER = "import sys; from ugm.cli import main; main()"
 
@@ -214,3 +216,21 @@ def test_serve_stops_its_service(file: Path, tmp_path: Path) -> None:
     after = {path.name for path in tmp_path.iterdir()}
     assert status == 0
     assert {"socket", "j-wal"} <= before - after
+
+
+def test_serve_without_its_service(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server whose service has ended by itself ends, too, so that a service manager can restart it."""
+
+    async def fail(service: Service, _stopping: asyncio.Event) -> None:
+        service._note_ready()
+        await asyncio.sleep(0.1)
+        raise ValueError("broken")
+
+    monkeypatch.setattr(Service, "_serve", fail)
+    result = run("serve", str(file), "--port", "0", "--listen", f"unix:{tmp_path / 's'}", "--partition", "default")
+
+    assert result.stdout.startswith("serving at http://127.0.0.1:")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        1,
+        "ugm: the service has ended: ValueError('broken')",
+    )

@@ -13,6 +13,11 @@ from ugm.elastic import (
     ElasticQuota,
     ElasticTree,
     Pod,
+    Sharer,
+    declared_group,
+    share,
+    status,
+    verify,
 )
 
 #: Of no use anywhere.
@@ -77,3 +82,28 @@ def test_groups(quota: ElasticQuota, field: str, value: object, message: str) ->
     for call in (quota.create, quota.update, quota.tree.put, lambda one: ElasticTree(groups=[one])):
         assert refused(call, wrong) == message
     assert quota.tree.groups == (GROUP,)
+
+
+def test_functions(quota: ElasticQuota) -> None:
+    """Functions refuse arguments of the wrong type."""
+    tree = quota.tree
+    for call, message in (
+        (lambda: share(WRONG, []), "available {'cpu': 1}: expected an int"),
+        (lambda: share(1, WRONG, scale=WRONG), "scale {'cpu': 1}: expected True or False"),
+        (lambda: share(1, 5), "sharers 5: expected several items, for example a list"),  # type: ignore[arg-type]
+        (lambda: share(1, [WRONG]), "sharers {'cpu': 1}: expected a Sharer"),
+        (lambda: share(1, [Sharer("", 1, 1, 1)]), "sharer.name '': a name is a text of 1 to 256 characters"),
+        (lambda: status(WRONG, "a"), "tree {'cpu': 1}: expected an ElasticTree"),
+        (lambda: verify(WRONG), "tree {'cpu': 1}: expected an ElasticTree"),
+        (lambda: verify(tree, expected=WRONG), "expected {'cpu': 1}: expected an ElasticTree"),
+        (lambda: declared_group(WRONG), "config {'cpu': 1}: expected an ElasticGroupConfig"),
+        (lambda: quota.forget(WRONG), "pod {'cpu': 1}: there is no such pod"),
+        (lambda: quota.forget_all([WRONG]), "names {'cpu': 1}: expected a text"),
+    ):
+        assert refused(call) == message
+    with pytest.raises(RequestError, match="different names"):
+        share(1, [Sharer("a", 1, 1, 1), Sharer("a", 2, 1, 1)])
+    with pytest.raises(RequestError, match="expected ints as amounts"):
+        share(1, [Sharer("a", WRONG, 1, 1)])
+    with pytest.raises(RequestError, match="expected a tree with the same groups"):
+        verify(tree, expected=ElasticTree())

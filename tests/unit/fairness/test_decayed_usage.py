@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from time import process_time
 from typing import Any, TypeAlias
 
 import pytest
@@ -67,6 +68,15 @@ def test_time_that_goes_back(usage: Anything) -> None:
     assert usage.value("ana", 101) > 0
 
 
+def test_resize_in_the_middle_of_a_bin() -> None:
+    """Each second counts with the amount of that second."""
+    usage = halves()
+    usage.start("a", "ana", {"vcore": 1}, 0)
+    usage.resize("a", {"vcore": 3}, 15)
+
+    assert list(usage.bins("ana", 22)) == [6, 5 + 15, 10, 0]
+
+
 def test_history_counts_once() -> None:
     """Old bins are not added to the current one: flux-accounting has 4334 at the end of its period."""
     usage = halves(bin=604800)
@@ -99,6 +109,18 @@ def test_memory_is_bounded() -> None:
     usage.stop("a", 10**12)
 
     assert list(usage.bins("ana", 10**12 + 5)) == [0, 10, 10, 10]
+
+
+def test_long_runs_replace_all_bins() -> None:
+    """A change looks at the old bins once, however many new bins it fills."""
+    usage = halves(bin=1, decay=1, bins=10_000)
+    usage.start("a", "ana", {"vcore": 1}, 0)
+    before = process_time()
+    for at in (10_000, 20_000, 30_000):
+        usage.resize("a", {"vcore": 1}, at)
+
+    assert usage.value("ana", 30_000) == 10_000 - 1
+    assert process_time() - before < 1
 
 
 @pytest.mark.parametrize("amount", range(1, 30))

@@ -213,12 +213,37 @@ def test_an_unavailable_quota_denies_with_a_status_below_500() -> None:
     run(limits.end(Spawner()))
 
 
+def test_errors_in_functions_of_the_operator_deny(partition: Partition, caplog: pytest.LogCaptureFixture) -> None:
+    """A user who sends strange options is denied and does not make the hub stop; the log has the error."""
+
+    def usage(spawner: Any) -> Resource:  # noqa: ANN401 - the attributes of the test
+        return Resource(servers=1, gpu=int(spawner.user_options["gpu"]))
+
+    limits = ready(partition, usage=usage)
+    assert denial(limits.grant(Spawner(user_options={"gpu": "many"}))).status_code == 409
+    assert "invalid literal" in caplog.text
+
+
 class KubeSpawner(Spawner):
     """A server whose profile is applied late."""
 
     async def load_user_options(self) -> None:
         """Apply the profile that the user has chosen."""
         self.mem_limit = {"small": 2**20, "large": 2**30}[self.user_options["profile"]]
+
+
+def test_profiles_are_applied_before_the_usage_is_read(partition: Partition) -> None:
+    """Also for servers that are found after a restart; one whose profile is gone counts without it."""
+    limits, user = ready(partition), User()
+    run(limits.grant(KubeSpawner("a", user, user_options={"profile": "large"})))
+    KubeSpawner("b", user, "http", user_options={"profile": "small"})
+    KubeSpawner("c", user, "http", user_options={"profile": "gone"})
+    run(limits.grants.reconcile(lambda held: limits.list_work([user], held)))
+    assert {one.allocation_id: one.usage.get("memory") for one in partition.allocations()} == {
+        "hub/ana/b": 2**20,
+        "hub/ana/c": None,
+    }
+    assert denial(limits.grant(KubeSpawner("d", User(), user_options={"profile": "gone"}))).status_code == 409
 
 
 def test_durations_are_promised(partition: Partition) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pytest
@@ -304,6 +304,18 @@ def test_nobody_charges_others(ask: Ask, partition: Partition) -> None:
     assert message(ask(both))[0] == 422
 
 
+def test_pods_without_an_owner(ask: Ask, grants: Grants, partition: Partition) -> None:
+    """They are denied, or charged to their service account."""
+    assert "the label ugm/user" in message(ask(pod(), user=REPLICA_SET_CONTROLLER))[1]
+    assert message(ask(deployment(user=None)))[1].endswith("Set the label ugm/user: 'ana'.")
+    assert "Set the annotation ugm/user: 'a@b'" in message(ask(deployment(user=None), user="a@b"))[1]
+    ask = asking(grants, OwnerPolicy(charges_service_accounts=True))
+    assert ask(pod(), user=REPLICA_SET_CONTROLLER)["allowed"]
+    account = "system:serviceaccount:dev:default"
+    assert charges(partition) == [(account, 1000)]
+    assert f"the pods are charged to {account}" in ask(deployment(user=None))["warnings"]
+
+
 # Templates
 
 
@@ -339,3 +351,10 @@ def test_updates_of_templates(ask: Ask) -> None:
     assert message(ask(deployment("2", user="eve"), "UPDATE", before=old))[0] == 403
     unnamed = deployment("100", user=None)
     assert ask(unnamed, "UPDATE", before=unnamed, user="ben") == ALLOWED
+
+
+def test_groups_of_templates(ask: Ask) -> None:
+    """The pods of a template count for the same group as pods that the owner creates."""
+    groups: Sequence[str] = ("lab",)
+    assert message(ask(deployment(), groups=groups))[1] == "Set the annotation ugm/groups of the pod template: 'lab'."
+    assert ask(deployment(annotations={"ugm/groups": "lab"}), groups=groups)["allowed"]

@@ -178,6 +178,31 @@ def test_a_model_gets_the_time_first_and_once_in_each_call(clock: SetClock) -> N
         assert [name for name, _ in model.calls].count("at") == clock.readings == 1
 
 
+def test_a_model_that_raises_at_a_time_is_reset(clock: SetClock) -> None:
+    """Its state is unknown then; the caller gets the error, and nothing else changes."""
+
+    class Raising(Curfew):
+        raises = False
+
+        def at(self, now: int) -> None:
+            """Note the time, and raise an error."""
+            super().at(now)
+            if self.raises:
+                raise ZeroDivisionError
+
+    model = Raising(2000)
+    partition = with_application(Partition(CONFIG, models=[model], clock=clock))
+    partition.allocate("1", "app", memory(1), duration=60)
+    model.raises = True
+    with pytest.raises(ZeroDivisionError):
+        partition.release("1")
+    model.raises = False
+    model.calls.clear()
+    partition.verify()
+    assert partition.allocation_ids() == ("1",)
+    assert partition.release("1")
+
+
 def test_a_store_keeps_ends_and_rounds_its_time_down(tmp_path: Path) -> None:
     """The time of a change is its instant in the store, and a restart changes no end."""
     instant = SetClock(1000.999)

@@ -11,7 +11,8 @@ from support.partition_fixtures import SUE, changing_nothing, memory, partition_
 from ugm import Partition, RequestError, Resource
 from ugm.budgets import Budget, Budgets
 from ugm.events import Renewed, Subscriber
-from ugm.partition import AllocationState
+from ugm.partition import Allocation, AllocationState
+from ugm.partition.engine.application import PromisedEnds
 from ugm.store import StoredPartition, open_partition
 
 
@@ -164,3 +165,19 @@ def test_store(tmp_path: Path, clock: Clock) -> None:
         assert partition.allocations() == before
         assert [one.allocation_id for one in partition.overdue()] == ["c", "a"]
         partition.verify()
+
+
+def test_the_index_stays_small() -> None:
+    """Ends of allocations that are gone do not accumulate, and all others are found."""
+    rows: dict[str, Allocation] = {}
+    index = PromisedEnds(rows)
+    for number in range(10_000):
+        name, end = str(number), number % 97
+        rows[name] = Allocation(name, "app", memory(1), AllocationState.HELD, *(False, 0, True, end))
+        index.add(end, name)
+        if number >= 50:
+            del rows[str(number - 50)]
+
+    assert len(index._heap) <= 200
+    expected = sorted((row.until, name) for name, row in rows.items() if row.until is not None and row.until <= 90)
+    assert index.until(90) == [name for _, name in expected]

@@ -102,6 +102,20 @@ def test_end_of_a_request(end: Callable[[AbstractPartition], object]) -> None:
     partition.verify()
 
 
+def test_amounts_of_a_group() -> None:
+    """The amounts of pending requests count together for a group; a resource that is not requested denies nothing."""
+    partition = filled()
+    assert partition.request("s1", "sue", memory(6))
+    denied = partition.request("b1", "bob", Resource(memory=5, gpu=1))
+
+    assert texts(denied.violations) == [
+        "group 'dev' in root: 1 gpu requested, never more than 0 may be pending (limit for 'dev')",
+        "group 'dev' in root: 5 memory requested, 6 of 10 pending, 1 too much (limit for 'dev')",
+    ]
+    assert not denied.can_wait
+    assert partition.request("b1", "bob", Resource(memory=4, vcore=100))
+
+
 def test_submitted_applications() -> None:
     """An application counts from its submission to its end, also while it runs."""
     partition = filled()

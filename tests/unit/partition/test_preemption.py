@@ -133,6 +133,19 @@ def test_outcomes_follow_limits_and_settings() -> None:
     assert partition.plan_preemption(request(3), since=10, now=100).outcome is Outcome.PLAN
 
 
+def test_placed_requests_count() -> None:
+    """A request for which a plan has made room counts as granted for another one."""
+    partition = full_partition()
+    partition.carry_out(plan(partition))
+
+    other = AllocationRequest("prod-other", "prod", memory(3))
+    made = partition.plan_preemption(other, since=0, now=3600, placed=[request(3)])
+    assert made.outcome is Outcome.NONE
+    assert partition.plan_preemption(other, since=0, now=3600).outcome is Outcome.AWAITS_TERMINATING
+    small = partition.plan_preemption(request(1), since=0, now=3600, placed=[("x", "prod", memory(1))])
+    assert small.outcome is Outcome.AWAITS_TERMINATING
+
+
 def test_a_pending_request_has_the_first_right() -> None:
     """After `carry_out`, other plans count the pending request as granted, until it is granted or withdrawn."""
     partition = full_partition()
@@ -260,3 +273,77 @@ def test_a_placed_request_has_the_reservation(tmp_path: Path) -> None:
         assert decisions["prod-new"]
         assert not decisions["batch-3"]
         partition.verify()
+
+
+#: The same with a quota model.
+IN_ELASTIC: Final = """
+partitions:
+  - name: default
+    queues: [{name: prod, properties: {preemption.delay: 0s}}, {name: batch}]
+    ugm:
+      elastic:
+        total: {memory: 10}
+        groups: [{name: team, min: {memory: 4}, max: {memory: 4}}]
+        groupby: [{source: user, names: {ana: team, ben: team}}]
+"""
+IN_TREE: Final = """
+partitions:
+  - name: default
+    queues: [{name: prod, properties: {preemption.delay: 0s}}, {name: batch}]
+    ugm:
+      quotatrees:
+        - tree:
+            kind: QuotaTree
+            metadata: {name: t}
+            spec:
+              resourceNames: [memory]
+              nodes:
+                all: {parent: nil, hard: "true", quota: {memory: "4"}}
+                team: {parent: all, hard: "true", quota: {memory: "4"}}
+          groupby: [{source: user, names: {ana: team, ben: team}}]
+"""
+
+
+def two_requests(text: str, size: int, *, free: int = 0) -> Partition:
+    """Return a partition in which ben holds all memory but the free one, and ana has two requests in prod."""
+    partition = Partition(parse_config(text).partition(), cluster=memory(2 * size + free), clock=lambda: 1000)
+    for name, user, queue in (("first", "ana", "prod"), ("second", "ana", "prod"), ("used", "ben", "batch")):
+        partition.submit(name, UserGroup(user), f"root.{queue}")
+    for number in (1, 2):
+        assert partition.allocate(f"used-{number}", "used", memory(size))
+    for name in ("first", "second"):
+        partition.request(f"{name}-new", name, memory(size), priority=5)
+    return partition
+
+
+def plan_for(partition: Partition, name: str, size: int, **options: Any) -> PreemptionPlan:  # noqa: ANN401 - as above
+    """Return a plan for one of the two requests."""
+    return partition.plan_preemption(request(size, name, priority=5), since=0, **options)
+
+
+@pytest.mark.parametrize("text", [IN_ELASTIC, IN_TREE])
+def test_placed_requests_count_in_quota_models(text: str) -> None:
+    """A plan chooses victims of its own instead of those of an earlier plan."""
+    partition = two_requests(text, 2)
+    first = plan_for(partition, "first", 2)
+    partition.carry_out(first)
+    second = plan_for(partition, "second", 2)
+
+    assert second.outcome is Outcome.PLAN
+    assert {victim.allocation_id for made in (first, second) for victim in made.by_model} == {"used-1", "used-2"}
+    partition.carry_out(second)
+    for number in (1, 2):
+        partition.release(f"used-{number}")
+    assert partition.allocate(*request(2, "first")[:3], priority=5)
+    assert partition.allocate(*request(2, "second")[:3], priority=5)
+    partition.verify()
+
+
+@pytest.mark.parametrize("text", [IN_ELASTIC, IN_TREE])
+def test_named_requests_count_in_quota_models(text: str) -> None:
+    """The same for a request that the caller names, also for the later comparison with the partition."""
+    partition = two_requests(text, 2)
+    made = plan_for(partition, "second", 2, placed=[request(2, "first", priority=5)])
+
+    assert sorted(victim.allocation_id for victim in made.by_model) == ["used-1", "used-2"]
+    assert sorted(partition.carry_out(made)) == ["used-1", "used-2"]

@@ -126,6 +126,31 @@ def test_a_plan_that_is_not_needed_any_more_is_refused() -> None:
     assert stale(partition, plan).endswith("the request fits without evicting the remaining victims")
 
 
+def test_a_plan_that_is_not_allowed_any_more_is_refused() -> None:
+    """If the group of the request, or that of a victim, uses another amount, the rules are applied again."""
+    partition = lent()
+    plan = partition.plan_reclaim("a", THREE)
+    partition.resize("b-4", Resource(gpu=1))
+    partition.adopt("a-0", "a", Resource(gpu=1))
+    partition.adopt("a-1", "a", Resource(gpu=1))
+
+    assert stale(partition, plan).endswith(
+        "do not suffice: 2 of elastic group 'b' (the request is not within its guarantee)"
+    )
+
+
+def test_a_plan_with_changed_victims_is_refused() -> None:
+    """An allocation of the same id with another size is not the victim."""
+    partition = lent()
+    plan = partition.plan_reclaim("a", THREE)
+    partition.resize("b-1", Resource(gpu=1))
+    assert stale(partition, plan).endswith("allocation 'b-1' has changed")
+    partition.remove("a")
+    partition.resize("b-1", TWO)
+
+    assert "there is no such application" in stale(partition, plan)
+
+
 def test_foreign_victims_are_refused() -> None:
     """A plan that was changed by hand evicts nothing that the rules protect."""
     partition = lent("elastic", *[Held("b", 2)] * 4, Held("a", 2))

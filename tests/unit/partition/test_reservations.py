@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 from support.partition_fixtures import BOB, SUE, memory
-from ugm import Partition, Resource, parse_config
+from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
 from ugm.configuration import PartitionConfig
 from ugm.events import Event, ReservationChanged
 from ugm.partition import AbstractPartition, Reservation
@@ -90,6 +91,47 @@ def test_higher_priority() -> None:
     assert [one[0] for one in reserved(partition)] == ["y.1"]
 
 
+def test_reservations_of_queues() -> None:
+    """Each queue with the property has a reservation of its own; a later one does not delay an earlier one."""
+    queue = f"resources: {{max: {{memory: 8}}}}, {RESERVES}"
+    partition = clocked(root(RESERVES, f"{{name: a, {queue}}}, {{name: b, {queue}}}"))
+    fill(partition)
+    assert partition.allocate("bob.run", "bob", memory(4), duration=40)
+    partition.request("x.0", "x", memory(8), duration=10)
+    partition.request("bob.0", "bob", memory(5), duration=100)
+    run_pass(partition)
+
+    assert reserved(partition) == [("bob.0", ("root.b", "root"), 1100), ("x.0", ("root.a",), 1200)]
+
+
+def test_earlier_reservations_are_kept() -> None:
+    """A later reservation waits for the start of an earlier one, if there is not enough for both."""
+    queue = f"resources: {{max: {{memory: 9}}}}, {RESERVES}"
+    partition = clocked(root(RESERVES, f"{{name: a, {queue}}}, {{name: b, {queue}}}"))
+    fill(partition)
+    assert partition.allocate("run.1", "run", memory(3), duration=40)
+    assert partition.allocate("bob.run", "bob", memory(1), duration=500)
+    partition.request("bob.0", "bob", memory(8), duration=100)
+    partition.request("x.0", "x", memory(2), duration=90)
+    run_pass(partition)
+
+    assert reserved(partition) == [("bob.0", ("root.b", "root"), 1100), ("x.0", ("root.a",), 1200)]
+
+
+def test_wake() -> None:
+    """A wake-up makes reservations, and wakes only what does not delay them."""
+    partition = clocked()
+    fill(partition)
+    partition.request("x.0", "x", memory(8), duration=50)
+    partition.request("y.late", "y", memory(3), duration=101)
+    partition.request("y.soon", "y", memory(3), duration=100)
+
+    assert [one.allocation_id for one in partition.wake()] == ["y.soon"]
+    assert reserved(partition) == [("x.0", ("root",), 1100)]
+    partition.release("run.0")
+    assert [one.allocation_id for one in partition.wake()] == ["x.0"]
+
+
 def test_store(tmp_path: Path) -> None:
     """A store restores reservations, also from a checkpoint, and subscribers receive them."""
     seen = list[Event]()
@@ -121,3 +163,59 @@ def test_reports() -> None:
     assert str(expected._replace(start=None)) == "x.0 has the reservation of root; its start is unknown"
     [turn] = partition.order()
     assert (turn.reservation, turn.to_dict()["start"], turn.to_dict()["reserved_for"]) == (expected, 1100, ["root"])
+
+
+def test_budget_at_the_start() -> None:
+    """A request that would leave too little of a budget to a reserved one is denied until that has started."""
+    chosen = parse_config(
+        "partitions: [{queues: [{name: a, resources: {max: {gpu: 6}}, properties: {ugm.reservation: enabled}}],"
+        " ugm: {budgets: [{name: lab, group: lab, amounts: {gpu: 9000}, mode: safe, period: none}]}}]"
+    ).partition()
+    partition = clocked(chosen)
+    partition.add_node("n", Resource(gpu=100))
+    for name in ("run", "big", "small"):
+        partition.submit(name, UserGroup(name, ("lab",)), "root.a")
+    assert partition.allocate("run", "run", Resource(gpu=4), duration=100)
+    assert partition.request("big", "big", Resource(gpu=4), duration=1500)
+    assert partition.request("small", "small", Resource(gpu=1), duration=4000)
+    _, denied = (head.allocate() for head in partition.scheduling_pass())
+
+    assert [(one.kind, one.name, one.can_wait) for one in denied.violations] == [("reservation", "big", True)]
+
+
+ELASTIC = parse_config(
+    "partitions: [{queues: [{name: a, resources: {max: {gpu: 15}}, properties: {ugm.reservation: enabled}}, {name: b}],"
+    " ugm: {elastic: {total: {gpu: 20}, groups: [{name: ga, min: {gpu: 4}, max: {gpu: 20}},"
+    " {name: gb, min: {gpu: 4}, max: {gpu: 20}}], groupby: [{source: queue, names: {root.a: ga, root.b: gb}}]}}}]"
+).partition()
+
+
+def blocked_by_group() -> Partition:
+    """Return a partition with a reserved request of 15 in a group whose share others can take."""
+    partition = Partition(ELASTIC, clock=lambda: 1000)
+    partition.submit("A", SUE, "root.a")
+    partition.submit("B", BOB, "root.b")
+    assert partition.allocate("run", "A", Resource(gpu=2), duration=60)
+    partition.request("large", "A", Resource(gpu=15), duration=600)
+    assert not partition.allocate(AllocationRequest("large", "A", Resource(gpu=15), duration=600))
+    assert partition.reservations() == (Reservation("large", "A", ("root.a",), 1060),)
+    return partition
+
+
+def test_denial_of_a_reserved_request() -> None:
+    """A request after which a quota model would deny a reserved one can wait, and the denial has the reason."""
+    partition = blocked_by_group()
+    small = AllocationRequest("small", "B", Resource(gpu=8), duration=6000)
+    denied = partition.allocate(small)
+
+    assert denied.can_wait
+    [violation] = denied.violations
+    assert str(violation) == (
+        "reservation 'large': it would be denied after this request"
+        " (elastic group 'ga': 15 gpu requested, 2 of 12 used, 5 too much)"
+    )
+    assert str(pickle.loads(pickle.dumps(violation))) == str(violation)  # noqa: S301 - of this test
+    partition.release("run")
+    assert partition.allocate(AllocationRequest("large", "A", Resource(gpu=15), duration=600))
+    partition.release("large")
+    assert partition.allocate(small)

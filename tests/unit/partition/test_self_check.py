@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from support.partition_fixtures import in_every_state
+from support.partition_fixtures import BOB, SUE, in_every_state, memory, partition_of
 from ugm import InvariantError, Partition
 
 Corrupt = Callable[[Partition], object]
@@ -58,3 +58,28 @@ def test_verify_finds_damage(partition: Partition, finding: str, corrupt: Corrup
     with pytest.raises(InvariantError) as caught:
         partition.verify()
     assert any(one.startswith(finding) for one in caught.value.findings)
+
+
+def _large() -> Partition:
+    """Return a partition with 4,000 allocations, and with limits on users, groups and queues."""
+    partition = partition_of(
+        "{name: a, resources: {max: {memory: 100000}}}, {name: p, parent: true, maxapplications: 1000}",
+        rules="{name: provided, create: true}",
+        limits="{limit: u, users: ['*'], maxresources: {memory: 100000}}, "
+        "{limit: g, groups: [dev], maxapplications: 1000}",
+    )
+    for number in range(40):
+        application_id = f"app-{number}"
+        partition.submit(application_id, (SUE, BOB)[number % 2], ("root.a", f"root.p.{number}")[number % 3 == 0])
+        for member in range(100):
+            partition.allocate(f"{application_id}-{member}", application_id, memory(1))
+    return partition
+
+
+def test_verify_finds_a_row_without_its_application() -> None:
+    """A row that belongs to nothing is a finding, too."""
+    partition = _large()
+    partition._state.tables.applications.pop("app-1")
+
+    with pytest.raises(InvariantError, match="a row belongs to 'app-1', which does not exist"):
+        partition.verify()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.partition_fixtures import SUE, Licences, config, memory
-from ugm import Partition
+from support.partition_fixtures import BOB, SUE, Licences, config, memory
+from ugm import Partition, parse_config
 from ugm.partition import AbstractPartition, WaitingList
 from ugm.store import open_partition
 
@@ -115,3 +115,24 @@ def test_tasks() -> None:
         return [one.allocation_id for one in await asyncio.wait_for(task, 60)]
 
     assert asyncio.run(main()) == ["x0.0"]
+
+
+@pytest.mark.parametrize("end", ["fail", "remove"])
+@pytest.mark.parametrize("policy", ["fifo", "fair", "share"])
+def test_an_application_that_ends_with_several_requests(policy: str, end: str) -> None:
+    """The others are woken, however the queue orders its applications."""
+    queue = f"{{name: a, resources: {{max: {{memory: 1}}}}, properties: {{application.sort.policy: {policy}}}}}"
+    shares = "ugm: {fairshare: {defaultshares: 1, halflife: 100}}"
+    partition = Partition(parse_config(f"partitions: [{{queues: [{queue}], {shares}}}]").partition(), clock=lambda: 0)
+    for name, user in (("ends", SUE), ("stays", BOB)):
+        partition.submit(name, user, "root.a")
+    assert partition.allocate("held", "stays", memory(1))
+    for number, size in enumerate((1, 1, 0)):
+        partition.request(f"ends-{number}", "ends", memory(size))
+    partition.request("waits", "stays", memory(1))
+    assert [one.allocation_id for one in partition.wake()] == ["ends-2"]
+    getattr(partition, end)("ends")
+    partition.release("held")
+
+    assert [one.allocation_id for one in partition.wake()] == ["waits"]
+    assert [head.request.allocation_id for head in partition.scheduling_pass()] == ["waits"]

@@ -8,6 +8,17 @@ from support.service_fixtures import eventually
 from ugm.partition.ordering.waiting_list import WakeEvent
 
 
+def test_states() -> None:
+    """The event is set until it is cleared, and a set event does not wait."""
+    event = WakeEvent()
+
+    assert (event.is_set(), event.wait(0), event.wait(-1)) == (False, False, False)
+    event.set()
+    assert (event.is_set(), event.wait(), event.wait(0)) == (True, True, True)
+    event.clear()
+    assert not event.is_set()
+
+
 def test_all_waiting_threads_are_woken() -> None:
     """One call of `set` wakes every thread that waits, also if the event is cleared immediately."""
     event, woken = WakeEvent(), list[bool]()

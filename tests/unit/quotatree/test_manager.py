@@ -13,7 +13,7 @@ from support.interruption_points import Interruption, points_in
 from support.locks import is_locked
 from support.quotatree_fixtures import PAIR, Scene
 from ugm import InvariantError, RequestError, Resource
-from ugm.quotatree import ConsumerInfo, QuotaManager, TreeCache, TreeRequest, TreeView
+from ugm.quotatree import ConsumerInfo, Mode, QuotaManager, TreeCache, TreeRequest, TreeView
 
 
 @pytest.fixture(name="scene")
@@ -68,6 +68,15 @@ def test_misuse(scene: Scene, name: str) -> None:
 
     assert str(caught.value) == result
     assert [scene.manager.view(tree) for tree in scene.trees] == before
+
+
+def test_try_in_maintenance(scene: Scene) -> None:
+    """A try on a tree is for normal mode."""
+    scene.manager.set_mode(Mode.MAINTENANCE)
+    with pytest.raises(RequestError) as caught:
+        scene.manager.try_allocate("T", "known")
+
+    assert str(caught.value) == "mode 'maintenance': a try is possible in normal mode only"
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
 from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.cli.demo import endless
 from ugm.server import History
 from ugm.simulation import Job, simulate
 from ugm.simulation.player import Player
@@ -72,3 +75,10 @@ def test_plays_as_the_replay(rows: list[tuple[int, int, int, str]]) -> None:
     assert history.counts().get("allocated", 0) == report.started
     assert (len(player.running), len(player.waiting)) == (0, 0)
     partition.verify()
+
+
+def test_endless_workload_goes_on_in_whole_days() -> None:
+    """After the last job the first comes again, with a new number, at the same time of a later day."""
+    again = list(islice(endless([job(1, 5, 10), job(2, 90_000, 10)]), 4))
+    assert [(one.number, one.submit_time) for one in again] == [(1, 5), (2, 90_000), (3, 172_805), (4, 262_800)]
+    assert list(endless([])) == []

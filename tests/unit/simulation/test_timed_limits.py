@@ -75,6 +75,14 @@ def test_an_overrun_is_settled() -> None:
     assert "cannot fit, because the budget is never renewed" in report.rejections[0].reason
 
 
+def test_each_user() -> None:
+    """Each user has an account, also one of whom every job is denied."""
+    config = declaring(BudgetConfig("each", user="*", amounts=Resource(gpu=10), mode="safe"))
+    report = simulate([job(1, 0, 5), job(2, 1, 30, user=BEN)], config, start=START)
+
+    assert ran(report) == [("ben", None, 0, 1, 1), ("sue", None, 5, None, 0)]
+
+
 def test_weights_and_budgets_of_the_program() -> None:
     """A weighted sum is exact, also if the program passes the budgets."""
     bill = Budget("bill", amounts=Resource(units=100), period=Period.DAY, weights={"gpu": Fraction(1, 3)})
