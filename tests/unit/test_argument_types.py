@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from operator import add, sub
 from typing import Any, cast
@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 
 from support.tracking_fixtures import Wrong
-from ugm import Manager, Partition, RequestError, Resource, UgmError, UserGroup, parse_config
+from ugm import Partition, RequestError, Resource, UserGroup
 from ugm.budgets import Budget, Budgets
 from ugm.configuration import PartitionConfig
 from ugm.elastic import ElasticTree
 from ugm.fairness import BinnedUsage, ContinuousUsage, FairRank, ShareTree, cost, weighted_usage
 from ugm.queues import Acl, PlacementRules, path_allows
-from ugm.quotatree import ConsumerInfo, parse_consumer
+from ugm.quotatree import ConsumerInfo
 from ugm.simulation import Job, JobMapping, simulate
 from ugm.tracking import GroupTracker, UserTracker
 
@@ -127,86 +127,3 @@ def test_operators(other: Any) -> None:  # noqa: ANN401 - of any wrong type
         for operands in ((ONE, other), (other, ONE)):
             with pytest.raises(TypeError, match=r"unsupported operand|can only concatenate"):
                 operator(*operands)
-
-
-def test_subclass_of_str() -> None:
-    """A text may be of a subclass of `str`."""
-
-    class Text(str):
-        __slots__ = ()
-
-    for text in ("one", "kind: Consumer\nmetadata: {name: c}\n"):
-        assert _outcome(Text(text)) == _outcome(text)
-
-
-class Evil(str):
-    """A text whose comparisons and hash fail after a while."""
-
-    __slots__ = ()
-    fails = False
-
-    def __eq__(self, other: object) -> bool:
-        if Evil.fails:
-            raise ZeroDivisionError
-        return str.__eq__(self, other)
-
-    def __hash__(self) -> int:
-        return str.__hash__(self)
-
-
-@pytest.fixture
-def failing() -> Iterator[Callable[[], None]]:
-    """Return a function that lets the comparisons of all `Evil` texts fail."""
-
-    def fail() -> None:
-        Evil.fails = True
-
-    yield fail
-    Evil.fails = False
-
-
-def test_stored_names(failing: Callable[[], None]) -> None:
-    """A partition stores copies of type `str` of names and application ids, which no class can affect."""
-    config = parse_config("partitions: [{queues: [{name: a}]}]").partition()
-    partition = Partition(config)
-    user = UserGroup(Evil("sue"), [Evil("dev")])
-    assert partition.submit(Evil("app"), user, Evil("root.a"), tags={Evil("t"): Evil("v")})
-    assert partition.allocate("one", Evil("app"), ONE)
-    failing()
-
-    assert {type(user.name), type(user.groups[0])} == {str}
-    assert partition.release("one")
-    assert partition.complete("app").application_id == "app"
-    assert partition.submit("app", UserGroup("sue", ("dev",)), "root.a")
-    partition.verify()
-
-
-def test_tracked_names(failing: Callable[[], None]) -> None:
-    """The same for a manager and for trackers."""
-    manager, tracker = Manager(), UserTracker(Evil("sue"))
-    assert manager.increase(Evil("root.a"), Evil("app"), ONE, SUE)
-    assert tracker.increase_resource(Evil("root.a"), Evil("app"), ONE)
-    failing()
-
-    assert manager.increase("root.a", "app", ONE, SUE)
-    assert tracker.increase_resource("root.a", "app", ONE)
-    manager.verify()
-
-
-@pytest.mark.parametrize("operation", ["allocate", "request", "allocate_evicting", "adopt"])
-def test_allocation_ids(operation: str) -> None:
-    """An allocation id of a subclass of `str` is refused, because it is stored as it is given."""
-    partition = Partition(parse_config("partitions: [{queues: [{name: a}]}]").partition())
-    partition.submit("app", SUE, "root.a")
-    with pytest.raises(RequestError, match="not an instance of a subclass"):
-        getattr(partition, operation)(Evil("one"), "app", ONE)
-    with pytest.raises(RequestError, match="not an instance of a subclass"):
-        partition.add_node(Evil("n"), ONE)
-    assert not partition.allocations("app")
-
-
-def _outcome(text: str) -> object:
-    try:
-        return repr(parse_consumer(text))
-    except UgmError as error:
-        return str(error)

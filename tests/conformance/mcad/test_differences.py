@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from support.quotatree_fixtures import PAIR, Scene, document
-from ugm import ConfigError, RequestError, Resource
+from ugm import RequestError, Resource
 from ugm.quotatree import ConsumerInfo, Mode, QuotaManager, TreeRequest
 
 #: Two places in a row fit a request of 3 and the nodes above them do not.
@@ -24,14 +24,6 @@ def test_two_failed_places_are_given_back_once() -> None:
 
     assert scene.ask("a", "L", 3)
     assert scene.used() == {"R": 3, "P3": 0, "P2": 0, "P1": 0, "L": 0}
-
-
-def test_two_failed_places_of_a_rejected_request() -> None:
-    """The same when the request is rejected."""
-    scene = Scene(CHAIN)
-
-    assert not scene.ask("a", "L", 5)
-    assert set(scene.used().values()) == {0}
 
 
 def test_victims_come_back_when_the_request_fails_after_all() -> None:
@@ -111,37 +103,6 @@ def test_undo_of_a_try_in_an_unknown_group(group: str) -> None:
     assert scene.held() == {"A": ["a"]}
 
 
-@pytest.mark.parametrize("groups", [("nowhere", "nowhere"), ("A", "nowhere"), ("nowhere", "A"), ("R", "A")])
-def test_undo_of_a_forest_try_in_an_unknown_group(groups: tuple[str, str]) -> None:
-    """On a forest such a try cannot be undone either, whichever tree lacks the group.
-
-    MCAD answers the same, unless that tree is by chance the last one that it looks at.
-    """
-    scene = Scene(PAIR, PAIR, forest="F")
-    scene.ask("a", "A")
-    entries = [TreeRequest(name, group, Resource(cpu=1)) for name, group in zip(scene.trees, groups, strict=True)]
-    scene.manager.add_consumer(ConsumerInfo("b", entries))
-
-    assert not scene.manager.try_allocate_forest("F", "b")
-    for _ in range(2):
-        with pytest.raises(RequestError, match="the last change of forest 'F' was not a try of this consumer"):
-            scene.manager.undo_allocate_forest("F", "b")
-    assert scene.held() == {"A": ["a"]}
-
-
-def test_undo_of_a_try_without_room() -> None:
-    """A try that was rejected because of a quota can be undone once."""
-    scene = Scene(PAIR, PAIR, forest="F")
-    scene.know("b", "A", 9)
-
-    assert not scene.manager.try_allocate("T", "b")
-    scene.manager.undo_allocate("T", "b")
-    assert not scene.manager.try_allocate_forest("F", "b")
-    scene.manager.undo_allocate_forest("F", "b")
-    with pytest.raises(RequestError):
-        scene.manager.undo_allocate_forest("F", "b")
-
-
 @pytest.mark.parametrize("change", ["allocate", "deallocate", "update"])
 def test_undo_is_refused_after_a_change(change: str) -> None:
     """A try is undone right away or not at all."""
@@ -185,18 +146,6 @@ def test_a_part_of_a_forest_is_enough() -> None:
     assert scene.used()["R"] == 0
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_a_tree_outside_the_forest_is_ignored(mode: Mode) -> None:
-    """Trees that a consumer names outside the forest are ignored, in either mode."""
-    scene = Scene(PAIR, PAIR, forest="F")
-    scene.manager.delete_tree_from_forest("F", "T1")
-    scene.know("a", "A")
-    scene.manager.set_mode(mode)
-
-    assert scene.manager.allocate_forest("F", "a")
-    assert (scene.held("T"), scene.held("T1")) == ({"A": ["a"]}, {})
-
-
 def test_victims_leave_all_trees_of_the_forest() -> None:
     """A victim in one tree leaves all trees of the forest, even those that the newcomer does not name."""
     scene = Scene(PAIR, PAIR, forest="F")
@@ -222,60 +171,6 @@ def test_forest_rolls_back_exactly() -> None:
     assert scene.manager.view("T") == before
 
 
-def test_forcing_onto_a_forest_is_all_or_nothing() -> None:
-    """In maintenance mode, a group that is no node on one tree leaves the other trees unchanged as well."""
-    scene = Scene(PAIR, {"R": ("nil", 4)}, forest="F")
-    scene.manager.set_mode(Mode.MAINTENANCE)
-    scene.know("a", "A")
-
-    assert not scene.manager.allocate_forest("F", "a")
-    assert scene.held("T") == {}
-
-
-def test_second_forest_is_refused() -> None:
-    """A tree belongs to one forest."""
-    scene = Scene(PAIR, forest="F")
-    scene.manager.add_forest("G")
-    with pytest.raises(RequestError) as caught:
-        scene.manager.add_tree_to_forest("G", "T")
-
-    assert str(caught.value) == "tree_name 'T': the tree belongs to forest 'F'"
-
-
-def test_empty_forest_holds_no_consumers() -> None:
-    """On a forest without trees no consumer is allocated, although a request is granted."""
-    scene = Scene(PAIR)
-    scene.manager.add_forest("F")
-    scene.know("a", "A")
-
-    assert not scene.manager.is_allocated_forest("F", "a")
-    assert scene.manager.allocate_forest("F", "a")
-    assert scene.held() == {}
-    assert not scene.manager.is_allocated_forest("F", "a")
-
-
-def test_requests_are_read_by_the_tree_in_force() -> None:
-    """A resource that was added to the cache counts from the update on, and not for earlier requests."""
-    scene = Scene(PAIR)
-    scene.manager.get_tree_cache("T").add_resource_name("gpu")
-
-    assert scene.ask("a", "A")
-    assert scene.manager.view("T").nodes[0].allocated == Resource(cpu=1)
-
-
-def test_chain_of_renames() -> None:
-    """Consumers follow their node through several renames before one update."""
-    scene = Scene(PAIR)
-    scene.ask("a", "A")
-    cache = scene.manager.get_tree_cache("T")
-    cache.rename_node("A", "A2")
-    cache.rename_node("A2", "A3")
-    scene.manager.update_tree("T")
-
-    assert scene.manager.view("T").consumers["a"].group == "A3"
-    assert scene.held() == {"A3": ["a"]}
-
-
 def test_swapped_names() -> None:
     """Two nodes that swap their names through a third keep their own consumers."""
     scene = Scene(PAIR)
@@ -287,31 +182,6 @@ def test_swapped_names() -> None:
     scene.manager.update_tree("T")
 
     assert scene.held() == {"B": ["a"], "A": ["b"]}
-
-
-def test_held_amounts_follow_their_resource() -> None:
-    """After resources were added and removed, all consumers hold the requested amounts by name."""
-    scene = Scene(PAIR)
-    scene.ask("a", "A", 2)
-    cache = scene.manager.get_tree_cache("T")
-    cache.add_resource_name("accelerator")
-    scene.manager.update_tree("T")
-
-    assert scene.manager.view("T").nodes[0].allocated == Resource(accelerator=0, cpu=2)
-
-
-def test_renamed_tree_stays_in_its_forest() -> None:
-    """A tree with another name in its cache keeps its name in manager and forest, and all consumers."""
-    scene = Scene(PAIR, PAIR, forest="F")
-    scene.know("a", "A")
-    scene.manager.allocate_forest("F", "a")
-    scene.manager.get_tree_cache("T").set_tree_name("New")
-    done = scene.manager.update_forest("F")
-
-    assert [done.trees[name].tree_name for name in ("T", "T1")] == ["New", "T1"]
-    assert scene.manager.get_forest_tree_names() == {"F": ("T", "T1")}
-    assert scene.manager.view("T").name == "New"
-    assert scene.manager.is_allocated_forest("F", "a")
 
 
 def test_update_all_ends() -> None:
@@ -326,30 +196,3 @@ def test_update_all_ends() -> None:
 
     assert done.unallocated == ("a",)
     assert [done.trees[name].dangling for name in scene.trees] == [("A", "B"), ("A", "B")]
-
-
-def test_node_without_a_name() -> None:
-    """A node without a name is refused with its place."""
-    with pytest.raises(ConfigError) as caught:
-        QuotaManager().add_tree_from_struct(document({"": ("R", 1), "R": ("nil", 1)}))
-
-    assert str(caught.value) == "<struct>: spec.nodes: expected the name of the node [node-name-missing]"
-
-
-def test_quantity_that_does_not_parse() -> None:
-    """A quota that is no whole number is refused, and not read as 0."""
-    text = '{"kind": "QuotaTree", "metadata": {"name": "T"}, "spec": {"nodes": {"R": {"quota": {"cpu": "5Gi"}}}}}'
-    with pytest.raises(ConfigError) as caught:
-        QuotaManager().add_tree_from_string(text)
-
-    message = "<text>:1:92: spec.nodes.R.quota.cpu: expected a whole number, found '5Gi' [quantity-invalid]"
-    assert str(caught.value) == message
-
-
-def test_a_name_with_a_percent_sign() -> None:
-    """Names appear unchanged in messages."""
-    scene = Scene()
-    scene.manager.add_tree_from_struct(document({"R": ("nil", 1)}, "50%d"))
-    scene.manager.add_consumer(ConsumerInfo("a", [TreeRequest("50%d", "R", Resource(cpu=2))]))
-
-    assert "tree '50%d'" in str(scene.manager.allocate("50%d", "a"))

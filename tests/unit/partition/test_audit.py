@@ -96,21 +96,6 @@ def test_reconcile(partition: Partition) -> None:
     partition.verify()
 
 
-def test_reconcile_too_late(partition: Partition) -> None:
-    """A difference is left alone where the ledger has changed since the audit, or the application has gone."""
-    running = running_in(partition) | {
-        "new": RunningAllocation("new", "other", memory(1)),
-        "app": RunningAllocation("app", "app", memory(4)),
-    }
-    del running["p"]
-    report = partition.audit(running.values())
-    partition.resize("app", memory(3))
-    partition.replace("p", "real", memory(1))
-    partition.remove("other")
-    with changing_nothing(partition):
-        assert [difference.allocation_id for difference in partition.reconcile(report).differences] == []
-
-
 def test_reconcile_with_models() -> None:
     """Other quota models are corrected along with the ledger; one that raises leaves the correction undone."""
     model, second = Waiting(), Waiting()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.partition_fixtures import SUE, changing_nothing, memory, partition_of, started
-from ugm import Partition, RequestError, Resource
+from ugm import Partition, Resource
 from ugm.budgets import Budget, Budgets
 from ugm.events import Renewed, Subscriber
 from ugm.partition import Allocation, AllocationState
@@ -102,25 +102,6 @@ def test_renew(clock: Clock) -> None:
     ]
     assert partition.renew("b", 60).allowed
     assert [one.allocation_id for one in partition.overdue()] == ["c", "app"]
-
-
-@pytest.mark.parametrize(
-    ("name", "duration", "reason"),
-    [
-        ("none", 60, "allocation_id 'none': there is no such allocation"),
-        ("waits", 60, "allocation_id 'waits': there is no such allocation"),
-        ("b", 60, "allocation_id 'b': the allocation is terminating"),
-        ("a", 0, "duration 0: expected whole seconds, from 1 to 100000000000"),
-        ("a", True, "duration True: expected whole seconds, from 1 to 100000000000"),
-    ],
-)
-def test_misuse_of_renew(clock: Clock, name: str, duration: int, reason: str) -> None:
-    """Only held allocations can be renewed, for a positive number of seconds."""
-    partition = timed(clock)
-    partition.preempt("b")
-    with changing_nothing(partition), pytest.raises(RequestError) as caught:
-        partition.renew(name, duration)
-    assert str(caught.value) == reason
 
 
 def test_budget_decides_on_renewals(clock: Clock) -> None:

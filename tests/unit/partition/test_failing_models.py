@@ -1,13 +1,9 @@
-"""Quota models that raise at any of their calls, before or after its effect, in every operation of a partition.
-
-A failing model changes neither the partition nor another model. If a call that changes it has raised, it is reset and
-charged with the ledger, or suspended until it is replaced.
-"""
+"""Quota models that call their partition: the call is refused, and a model without `reset` is suspended."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
 import pytest
 
@@ -15,14 +11,13 @@ from support.examples import pairs
 from support.failing_models import (
     CHANGES,
     Failing,
-    Fuse,
     ResettableFailing,
     ResettableStarting,
     Starting,
     ledger_of,
 )
 from support.locks import is_locked
-from support.partition_fixtures import SUE, BrokenError, config, memory, shown
+from support.partition_fixtures import SUE, config, memory, shown
 from ugm import AllocationRequest, Decision, Partition, ReentrantCallError, Resource, Violation
 from ugm.decision import SUSPENDED
 from ugm.events import Event
@@ -38,64 +33,13 @@ def licences(amount: int) -> Resource:
 
 
 OPERATIONS: Final[dict[str, Callable[[Partition], object]]] = {
-    "check": lambda p: p.check("app", licences(1)),
-    "check with evictions": lambda p: p.check("app", licences(5)),
-    "explain": lambda p: p.explain("app", licences(1)),
     "request": lambda p: p.request("n", "app", licences(1)),
-    "allocate": lambda p: p.allocate("n", "app", licences(1)),
-    "allocate the first": lambda p: p.allocate("n", "fresh", licences(1)),
-    "allocate what is pending": lambda p: p.allocate("waits", "app", licences(1)),
-    "allocate too much for a model": lambda p: p.allocate("n", "app", licences(9)),
-    "allocate too much for a queue": lambda p: p.allocate("n", "app", memory(99)),
     "allocate with evictions": lambda p: p.allocate_evicting("n", "app", licences(5)),
-    "allocate with the last eviction": lambda p: p.allocate_evicting("big", "app", licences(6)),
-    "allocate with useless evictions": lambda p: p.allocate_evicting("n", "app", licences(11)),
     "gang": lambda p: p.allocate_all(
         [AllocationRequest("waits", "app", licences(1)), AllocationRequest("n", "fresh", licences(1))]
     ),
-    "gang of a running application": lambda p: p.allocate_all(
-        [AllocationRequest("n", "app", licences(1)), AllocationRequest("o", "app", memory(1))]
-    ),
-    "gang too large for a model": lambda p: p.allocate_all(
-        [
-            AllocationRequest("waits", "app", licences(1)),
-            AllocationRequest("n", "fresh", licences(3)),
-            AllocationRequest("o", "app", licences(1)),
-        ]
-    ),
-    "gang too large for a queue": lambda p: p.allocate_all(
-        [
-            AllocationRequest("waits", "app", licences(1)),
-            AllocationRequest("n", "fresh", memory(60)),
-            AllocationRequest("o", "app", licences(1)),
-        ]
-    ),
-    "replace": lambda p: p.replace("room", "n", licences(2)),
-    "replace by what is pending": lambda p: p.replace("room", "waits", licences(1)),
     "replace by too much for a model": lambda p: p.replace("room", "n", licences(9)),
-    "replace by too much for a queue": lambda p: p.replace("room", "n", memory(60)),
-    "resize": lambda p: p.resize("1", licences(2)),
-    "resize to less": lambda p: p.resize("1", Resource()),
-    "resize to too much for a model": lambda p: p.resize("1", licences(9)),
-    "resize to too much for a queue": lambda p: p.resize("1", memory(60)),
-    "adopt": lambda p: p.adopt("n", "fresh", licences(20)),
-    "adopt what is pending": lambda p: p.adopt("waits", "app", licences(1)),
-    "release": lambda p: p.release("1"),
-    "release the last": lambda p: p.release("last"),
-    "release of a failing application": lambda p: p.release("goes"),
-    "withdraw": lambda p: p.release("waits"),
-    "preempt": lambda p: p.preempt("1"),
-    "renew": lambda p: p.renew("late", 3600),
-    "renew for less": lambda p: p.renew("late", 1),
-    "expire": lambda p: p.expire(now=2**40),
-    "release_overdue": lambda p: p.release_overdue(now=2**40),
-    "fail": lambda p: p.fail("app"),
     "remove": lambda p: p.remove("app"),
-    "time_out_gang": lambda p: p.time_out_gang("gang"),
-    "terminate": lambda p: p.terminate(confirm=True),
-    "reconcile": lambda p: p.reconcile(
-        p.audit([("1", "app", licences(3)), ("waits", "fresh", licences(2)), ("x", "app", memory(1))])
-    ),
 }
 
 
@@ -141,53 +85,6 @@ class Scene:
         self.partition.verify()
 
 
-class Case(NamedTuple):
-    """An operation, and the model that fails in it."""
-
-    operation: str
-    position: int
-    resettable: bool
-    fuse: Fuse
-
-
-def cases(operation: str) -> Iterator[Case]:
-    """Yield every call that each of the models gets in an operation."""
-    for position in range(3):
-        scene = Scene(position, resettable=True)
-        scene.failing.arm(None)
-        OPERATIONS[operation](scene.partition)
-        for call in dict.fromkeys(scene.failing.calls):
-            for time in range(1, scene.failing.calls.count(call) + 1):
-                for is_after in (False, True):
-                    for resettable in (False, True):
-                        yield Case(operation, position, resettable, Fuse(call, time, is_after))
-
-
-def fails(case: Case) -> None:
-    """Let a model fail in an operation, and make sure that all else is well."""
-    scene = Scene(case.position, resettable=case.resettable)
-    partition = scene.partition
-    before, events = shown(partition)[:-1], len(scene.events)
-    states = [model.state() for model in scene.models]
-    scene.failing.arm(case.fuse)
-    with pytest.raises(BrokenError):
-        OPERATIONS[case.operation](partition)
-    scene.failing.arm(None)
-
-    assert shown(partition)[:-1] == before
-    for model, state in zip(scene.models, states, strict=True):
-        assert model is scene.failing or model.state() == state
-    is_out = case.fuse.call in CHANGES and not case.resettable
-    scene.verify(failing=not is_out)
-    if is_out:
-        is_suspended(scene)
-    assert partition.allocate("after", "other", Resource())
-    assert partition.release("2")
-    scene.verify(failing=True)
-    assert len(scene.events) > events
-    assert [number for number, _ in scene.events] == list(range(1, len(scene.events) + 1))
-
-
 def is_suspended(scene: Scene) -> None:
     """Make sure that the failing model is suspended, and replace it."""
     partition, failing = scene.partition, scene.failing
@@ -209,44 +106,6 @@ def is_suspended(scene: Scene) -> None:
     new = ResettableFailing(9)
     partition.replace_model(failing, new)
     scene.models[scene.models.index(failing)] = scene.failing = new
-
-
-@pytest.mark.parametrize("some", [4, pytest.param(24, marks=pytest.mark.ci)])
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_model_raises(operation: str, some: int) -> None:
-    """Where a model raises, the operation has not happened, and all other models are as before."""
-    found = list(cases(operation))
-    for case in found[:: max(1, len(found) // some)]:
-        fails(case)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_model_raises_everywhere(operation: str) -> None:
-    """The same for every call of every model."""
-    for case in cases(operation):
-        fails(case)
-
-
-# While a failed operation or a denial is undone
-
-
-def test_reset_that_fails() -> None:
-    """A model that cannot be reset is suspended, and the error of the call goes to the caller."""
-    scene = Scene(1, resettable=True)
-
-    def trap(call: str, _: bool) -> None:  # noqa: FBT001 - as it is called
-        if call in ("charge", "reset"):
-            raise BrokenError(call)
-
-    scene.failing.trap = trap
-    with pytest.raises(BrokenError, match="charge"):
-        scene.partition.allocate("n", "app", licences(1))
-    scene.failing.trap = None
-    assert [violation.kind for violation in scene.partition.allocate("n", "app", licences(1)).violations] == [SUSPENDED]
-    scene.partition.replace_model(scene.failing, scene.failing)
-    scene.verify(failing=True)
-    assert scene.partition.allocate("n", "app", licences(1))
 
 
 # Models that call the partition

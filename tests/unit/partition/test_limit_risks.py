@@ -8,7 +8,6 @@ from support.partition_fixtures import SUE, changing_nothing, memory
 from support.server_fixtures import UPLOAD, client
 from ugm import Partition, RequestError, parse_config
 from ugm.config import PartitionConfig
-from ugm.partition import LimitRisk
 
 TEXT = """
 partitions:
@@ -71,26 +70,6 @@ def test_risks(before: str, after: str, risks: list[str]) -> None:
         assert risks[0] in str(caught.value)
     partition.apply(plan, confirm=True)
     assert partition.config == config(before, after)
-
-
-def test_plan_without_risks() -> None:
-    """A plan without risks needs no confirmation, and `configure` never needs one."""
-    partition = used(25)
-    partition.apply(partition.plan(config("memory: 100", "memory: 95")))
-    partition.configure(config("memory: 100", "memory: 60"))
-    assert partition.config == config("memory: 100", "memory: 60")
-    with pytest.raises(RequestError, match="confirm 'yes': expected True or False"):
-        partition.apply(partition.plan(None), confirm="yes")  # type: ignore[arg-type]  # misuse
-
-
-def test_usage_above_a_new_limit() -> None:
-    """A new limit is a risk if the usage is above it."""
-    partition = used(25)
-    partition.configure(parse_config("partitions: [{queues: [{name: a}]}]").partition())
-
-    assert list(partition.plan(config("maxresources: {memory: 50}", "maxresources: {memory: 20}")).risks) == [
-        LimitRisk("user", "sue", "root.a", "memory", None, 20, 25)
-    ]
 
 
 def test_upload() -> None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
-from functools import partial
 from runpy import run_path
-from statistics import median
 from typing import Final
-
-import pytest
 
 from support.partition_fixtures import SUE, memory, partition_of
 from support.places import ROOT
-from ugm import Claim, QuotaModel, Resource, UserGroup
-from ugm.budgets import Budget, Budgets, Carry, Period
+from ugm import Claim, QuotaModel, Resource
+from ugm.budgets import Budget, Budgets, Period
 
 bytecodes: Final[Callable[..., int]] = run_path(str(ROOT / "tests" / "benchmarks" / "counting.py"))["bytecodes"]
 
@@ -58,47 +53,6 @@ def instructions(*models: QuotaModel, duration: int | None = None) -> int:
 def test_a_model_that_allows() -> None:
     """It adds at most half a step to an allocation."""
     assert instructions(Allowing()) - instructions() <= HALF_A_STEP
-
-
-@pytest.mark.ci
-def test_a_period_change_with_100_000_accounts() -> None:
-    """No operation at a period change executes more than 20 times the median number of instructions."""
-    now, users = NOON, [UserGroup(f"user-{number}") for number in range(100_000)]
-    budgets = Budgets([Budget("each", user="*", amounts=memory(2**50), period=Period.DAY, carry=Carry.ALL)], start=NOON)
-    for user in users:
-        budgets.charge(Claim(user.name, "other", memory(1), "root.a", user, until=NOON + 2 * DAY))
-    partition = partition_of("{name: a, resources: {max: {memory: 1Gi}}}", models=(budgets,), clock=lambda: now)
-    chosen = users[::20_000]
-    for number, user in enumerate(chosen):
-        assert partition.submit(user.name, user, "root.a")
-        assert partition.allocate(f"held-{number}", user.name, memory(1), duration=60)
-
-    def costs(round_name: str) -> list[int]:
-        """Execute each operation for some users, and return the instructions of each."""
-        found = []
-        for number, user in enumerate(chosen):
-            name, held = f"{round_name}-{number}", f"held-{number}"
-            operations: list[Callable[[], object]] = [
-                partial(partition.allocate, name, user.name, memory(1), duration=60),
-                partial(partition.check, user.name, memory(1), duration=60),
-                partial(partition.headroom, user.name, duration=60),
-                partial(partition.resize, held, memory(2)),
-                partial(partition.renew, held, 600),
-                partial(partition.resize, held, memory(1)),
-                partial(partition.release, name),
-                partial(partition.budget_accounts, user),
-            ]
-            found += [bytecodes(operation) for operation in operations]
-        return found
-
-    # Each count collects garbage, which would examine all accounts.
-    gc.freeze()
-    try:
-        usual = median(costs("before"))
-        now += DAY
-        assert max(costs("after")) <= 20 * usual
-    finally:
-        gc.unfreeze()
 
 
 def test_three_budgets() -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
-from random import Random
-from threading import Event
 from time import sleep
 from typing import Final
 
 import pytest
 
 from support.threads import THREADS, run
-from support.tracking_fixtures import NOTHING, ONE, group, user
-from ugm import AllocationRequest, Partition, Resource, UserGroup
+from support.tracking_fixtures import ONE, group, user
+from ugm import Partition, Resource, UserGroup
 from ugm.configuration import PartitionConfig, QueueConfig, QueueResources
 
 USERS: Final = tuple(UserGroup(name, ("dev",)) for name in ("ana", "bob", "cleo"))
@@ -100,114 +97,4 @@ def test_one_of_eight_gets_the_last_unit(where: str, rounds: int) -> None:
 
     assert {len(winners) for winners in race.winners} == {1}
     assert (partition.users(), partition.allocations()) == ((), ())
-    partition.verify()
-
-
-class Worker:
-    """One thread's own application, and what it believes it holds."""
-
-    def __init__(self, partition: Partition, number: int) -> None:
-        self.partition = partition
-        self.random = Random(number)
-        self.application_id = f"app-{number}"
-        self.ids = (f"{self.application_id}-{turn}" for turn in count())
-        self.held: dict[str, Resource] = {}
-        self.user = USERS[number % len(USERS)]
-        partition.submit(self.application_id, self.user, "root.b" if number % 2 else "root.a")
-
-    def work(self, steps: int) -> None:
-        """Take, give back, resize, and exchange, again and again."""
-        for _ in range(steps):
-            self.random.choice((self.take, self.take, self.take_several, self.give_back, self.resize, self.replace))()
-
-    def _usage(self) -> Resource:
-        return Resource(memory=self.random.randint(0, 4), gpu=self.random.randint(0, 1))
-
-    def _some(self) -> str:
-        return self.random.choice([*self.held, next(self.ids)])
-
-    def take(self) -> None:
-        """Ask for one allocation, twice: the second answer is the first."""
-        name, usage = next(self.ids), self._usage()
-        if self.partition.allocate(name, self.application_id, usage):
-            assert self.partition.allocate(name, self.application_id, usage)
-            self.held[name] = usage
-
-    def take_several(self) -> None:
-        """Ask for a gang."""
-        gang = [AllocationRequest(next(self.ids), self.application_id, self._usage()) for _ in range(3)]
-        if self.partition.allocate_all(gang):
-            self.held |= {request.allocation_id: request.usage for request in gang}
-
-    def give_back(self) -> None:
-        """Release something that is held, or nothing."""
-        name = self._some()
-        assert self.partition.release(name) is (self.held.pop(name, None) is not None)
-
-    def resize(self) -> None:
-        """Let something take less or more."""
-        name, usage = self._some(), self._usage()
-        if name in self.held and self.partition.resize(name, usage):
-            self.held[name] = usage
-
-    def replace(self) -> None:
-        """Take the place of a placeholder."""
-        name, usage = next(self.ids), self._usage()
-        if self.partition.allocate(name, self.application_id, usage, placeholder=True):
-            real = next(self.ids)
-            assert self.partition.replace(name, real, usage)
-            self.held[real] = usage
-
-
-def changing(partition: Partition) -> Callable[[Event], None]:
-    """Return a task that changes the configuration and the nodes all the time."""
-
-    def change(done: Event) -> None:
-        partition.add_node("big", Resource(memory=MOST, gpu=5))
-        while not done.is_set():
-            for settings in CONFIGS:
-                partition.apply(partition.plan(settings), confirm=True)
-                partition.add_node("small", Resource(gpu=2, fpga=1))
-                partition.update_node("small", Resource(gpu=1))
-                partition.remove_node("small")
-
-    return change
-
-
-def looking(partition: Partition) -> Callable[[Event], None]:
-    """Return a task that looks at everything all the time."""
-
-    def look(done: Event) -> None:
-        while not done.is_set():
-            partition.verify()
-            root = partition.queue()
-            assert root is not None
-            assert root.usage.get("memory", 0) <= MOST
-            assert [
-                limit
-                for limit in partition.exceeded_limits()
-                if limit.queue_path == "root" and limit.resource == "memory"
-            ] == []
-            partition.audit(())
-            partition.check("app-0", ONE)
-
-    return look
-
-
-@pytest.mark.parametrize("steps", [1000, pytest.param(10_000, marks=pytest.mark.deep)])
-def test_nothing_is_lost(steps: int) -> None:
-    """While configurations and nodes change, usage stays below what always holds, and is all there afterwards."""
-    partition = Partition(CONFIGS[0], cluster=Resource())
-    workers = [Worker(partition, number) for number in range(THREADS)]
-    run(lambda number: workers[number].work(steps), changing(partition), looking(partition))
-    partition.verify()
-
-    held = {name: usage for worker in workers for name, usage in worker.held.items()}
-    assert {one.allocation_id: one.usage for one in partition.allocations()} == held
-    root = partition.queue()
-    assert root is not None
-    assert root.usage == sum(held.values(), NOTHING).without_zeros()
-    for worker in workers:
-        partition.remove(worker.application_id)
-    assert (partition.users(), partition.groups(), partition.allocations()) == ((), (), ())
     partition.verify()

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
+from support.tracking_fixtures import NOTHING, ONE, SUE, group, partition, user
 from ugm import (
     InvariantError,
     Manager,
-    NotTrackedError,
     Partition,
-    ReleaseError,
-    Request,
-    RequestError,
     Resource,
-    TrackingType,
     UserGroup,
     parse_config,
 )
-from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
+from ugm.configuration import PartitionConfig, QueueConfig
 from ugm.testing import (
     TrackerMachine,
-    TrackerModel,
     check_never_above,
     check_sums,
-    limits,
-    partitions,
-    resource_names,
-    resources,
     verify_all,
 )
 from ugm.tracking import GroupUsage, QueueUsage, Tracker, UserUsage
@@ -111,20 +101,6 @@ def test_sums_of_one_user() -> None:
     )
 
 
-def test_groups_and_users_disagree() -> None:
-    """Groups that do not have what their users say are found."""
-    sue = UserUsage("sue", {"app-1": "dev", "app-2": "ops"}, queue("root", ONE, ("app-1", "app-2")))
-    dev = GroupUsage("dev", ("bob",), ("app-9",), queue("root", Resource(memory=3), ("app-9",)))
-
-    assert findings(Told((sue,), (dev,))) == (
-        "group 'dev' uses memory 3 according to its queues, and nothing in total",
-        "group 'dev' lists other users than its charged users",
-        "group 'dev' lists other applications than its charged applications",
-        "group 'ops' is not tracked, but has charged users",
-        "the groups use 2 memory more than the users",
-    )
-
-
 def test_never_above_finds_both() -> None:
     """Whoever uses or runs more than is allowed is named, users and groups."""
     manager = Manager(partition({"root.a": [user("sue", memory=1), group("dev", applications=1)]}))
@@ -137,18 +113,6 @@ def test_never_above_finds_both() -> None:
         "user 'sue' uses 2 memory in root.a, where the limit is 1",
         "group 'dev' runs 2 applications in root.a, where the limit is 1",
     )
-
-
-def test_never_above_of_users_alone() -> None:
-    """Where group limits do not hold for all, users can be looked at alone."""
-    manager = Manager(
-        partition({"root": [user("sue", memory=9), group("dev", memory=1)]}), group_limits="unless-user-limited"
-    )
-    manager.increase("root", "app-1", Resource(memory=5), SUE)
-
-    check_never_above(manager, [TrackingType.USER])
-    with pytest.raises(InvariantError):
-        check_never_above(manager, [TrackingType.GROUP])
 
 
 def test_verify_all_has_the_manager_recompute() -> None:
@@ -164,52 +128,7 @@ def test_verify_all_has_the_manager_recompute() -> None:
     assert str(caught.value) == "user 'sue' counts -4 memory in root, but its applications hold 1"
 
 
-@given(limits())
-def test_limits_keep_the_rules_of_a_queue(drawn: tuple[LimitConfig, ...]) -> None:
-    """Drawn limits are such that a configuration would be accepted."""
-    for kind in ("users", "groups"):
-        names = [name for limit in drawn for name in getattr(limit, kind)]
-        assert len(names) == len(set(names))
-        assert "*" not in names[:-1]
-    assert [limit.groups for limit in drawn if limit.groups] != [("*",)]
-    for limit in drawn:
-        assert limit.max_applications or limit.max_resources
-        assert limit.max_resources is None or any(limit.max_resources.values())
-
-
-@given(partitions(depth=2))
-def test_partitions_are_as_deep_as_asked(config: PartitionConfig) -> None:
-    """The root counts as one level."""
-    paths = [path for path, _ in config.root.walk()]
-    assert all(path.count(".") < 2 for path in paths)
-    assert paths[0] == "root"
-
-
-@given(resource_names(), resources(["gpu"], smallest=1))
-def test_drawn_resources(name: str, vector: Resource) -> None:
-    """Drawn names can be resources, and vectors keep to the names and amounts asked for."""
-    assert Resource({name: 1})
-    assert set(vector) <= {"gpu"}
-    assert all(amount >= 1 for amount in vector.values())
-
-
 # The model
-
-
-def test_model_refuses_what_a_manager_refuses() -> None:
-    """The model raises the errors of the manager."""
-    model = TrackerModel(partition({"root": [user("sue", memory=9)]}))
-    model.increase("root.a", "app-1", ONE, SUE)
-
-    with pytest.raises(RequestError):
-        model.increase("root.a", "app-1", ONE, BOB)
-    with pytest.raises(NotTrackedError):
-        model.decrease("root.b", "app-1", ONE, SUE)
-    with pytest.raises(ReleaseError):
-        model.decrease("root.a", "app-1", Resource(memory=2), SUE)
-    with pytest.raises(RequestError):
-        model.increase_all([Request("root.a", "app-2", ONE, SUE), Request("root.a", "app-1", ONE, BOB)])
-    assert model.running() == [("root.a", "app-1", "sue")]
 
 
 # The machine

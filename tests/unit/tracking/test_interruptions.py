@@ -1,4 +1,4 @@
-"""Exceptions from outside at every point of every operation of a `ugm.Manager`, and of trackers without a manager.
+"""Exceptions from outside at every point of every operation of a `ugm.Manager`.
 
 After each of them no lock is held, everything that can be seen is as before or after the operation, all counters follow
 from what the applications hold, and the operations that come next give the same answers as without the interruption.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Final
 
 import pytest
 
@@ -18,9 +18,7 @@ from support.locks import is_locked
 from support.partition_fixtures import config
 from ugm import Manager, Request, Resource, UgmError, UserGroup
 from ugm.engine_lock import EngineLock
-from ugm.tracking.holding import Holding, OwnerUsageTree
-from ugm.tracking.limits import ActiveLimits, Limits
-from ugm.tracking.trackers import GroupTracker, QueueTracker, UserTracker
+from ugm.tracking.trackers import GroupTracker, UserTracker
 
 SUE: Final = UserGroup("sue", ("dev", "ops"))
 BOB: Final = UserGroup("bob", ("guests",))
@@ -46,28 +44,7 @@ ALIKE: Final = Resource(memory=1)
 GPU: Final = Resource(memory=1, gpu=2)
 
 
-class Scene(Protocol):
-    """A scene to interrupt, which can be built any number of times."""
-
-    @property
-    def lock(self) -> EngineLock:
-        """The lock that must not stay held."""
-        ...
-
-    def build(self) -> None:
-        """Make it."""
-        ...
-
-    def state(self) -> object:
-        """Verify everything and return the observable state."""
-        ...
-
-    def go_on(self) -> object:
-        """Do several operations and return their results."""
-        ...
-
-
-class Managed:
+class Scene:
     """A manager with usage of every kind, and trackers that a program has fetched from it."""
 
     def __init__(self, *, user_limits_win: bool) -> None:
@@ -152,79 +129,6 @@ def _answer(call: Callable[[], object]) -> object:
         return repr(error)
 
 
-class Alone:
-    """Trackers of a user, of a group and of both, without a manager."""
-
-    @property
-    def lock(self) -> EngineLock:
-        """The lock of all of them."""
-        return self.active_limits.lock
-
-    def build(self) -> None:
-        """Start applications in one queue, and in several."""
-        self.active_limits = ActiveLimits(Limits.compile(CONFIG))
-        self.sue, self.dev = UserTracker("sue", self.active_limits), GroupTracker("dev", self.active_limits)
-        self.queue = QueueTracker("bob", "user", self.active_limits)  # type: ignore[arg-type] # its text will do
-        for name in ("one", "many", "idle", "chosen"):
-            self.sue.set_group_for_app(name, self.dev)
-        assert self.sue.increase_resource(B, "one", Resource(memory=4))
-        assert self.sue.increase_resource(B, "idle", Resource())
-        for path in (B, C, "root.d"):
-            assert self.sue.increase_resource(path, "many", Resource(memory=1))
-            assert self.queue.increase_resource(path, "many", Resource(memory=1, gpu=2))
-        assert self.dev.increase_resource(C, "alone", Resource(memory=2))
-        self.queue.set_max_resources(Resource(memory=30), B)
-
-    def state(self) -> object:
-        """Compare the counters of the trackers with their holdings, and return their state."""
-        trees = [tracker._tree for tracker in (self.sue, self.dev, self.queue)]
-        for tree in trees:
-            counted, again = self.lock.run(tree.sorted_counters), tree.recounted()
-            assert len(counted) == len(again)
-            for counter in counted:
-                expected = again[counter.queue_path]
-                assert (counter.running, counter.used()) == (expected.running, expected.used())
-        names = ("one", "many", "idle", "chosen", "new")
-        return (
-            [
-                (sorted((each.queue_path, each.application_id, each.held()["memory"]) for each in _held(tree)))
-                for tree in trees
-            ],
-            [(self.sue.usage, self.sue.applications), (self.dev.usage, self.dev.applications)],
-            (self.queue.usage, self.queue.running_applications),
-            [(self.sue.has_group_for_app(name), self.sue.group_name_for_app(name)) for name in names],
-            [(one.queue_path, one.limit.resources, one.limit.applications) for tree in trees for one in tree.chain(B)],
-        )
-
-    def go_on(self) -> object:
-        """Grant, deny and release."""
-        sue = self.sue
-        return [
-            _answer(call)
-            for call in (
-                lambda: sue.increase_resource(B, "one", ALIKE),
-                lambda: sue.decrease_resource(B, "one", ALIKE),
-                lambda: sue.increase_resource(C, "chosen", GPU),
-                lambda: self.dev.usage,
-                lambda: sue.increase_resource(C, "chosen", Resource(memory=100)),
-                lambda: self.queue.increase_resource(B, "many", GPU),
-                lambda: self.queue.decrease_resource(B, "many", GPU),
-                lambda: sue.decrease_resource(C, "chosen", GPU, remove_app=True),
-                lambda: self.dev.decrease_resource(C, "alone", Resource(memory=2), remove_app=True),
-            )
-        ]
-
-
-def _held(tree: OwnerUsageTree) -> list[Holding]:
-    from itertools import islice  # noqa: PLC0415
-
-    from ugm.tracking.holding import all_holdings  # noqa: PLC0415
-
-    held = list(islice(all_holdings(tree.holdings), 100))
-    assert len(held) < 100
-    return held
-
-
 GANG: Final = [
     Request(B, "one", ALIKE, SUE),
     Request(C, "one", GPU, SUE),
@@ -232,7 +136,7 @@ GANG: Final = [
     Request(B, "chosen", Resource(memory=1, fpga=2), SUE),
 ]
 
-MANAGER: Final[dict[str, Callable[[Managed], object]]] = {
+MANAGER: Final[dict[str, Callable[[Scene], object]]] = {
     "increase": lambda s: s.manager.increase(B, "warm", ALIKE, SUE),
     "increase another size": lambda s: s.manager.increase(B, "one", Resource(memory=2, gpu=1), SUE),
     "increase another resource": lambda s: s.manager.increase(B, "one", Resource(memory=2, fpga=1), SUE),
@@ -295,50 +199,20 @@ MANAGER: Final[dict[str, Callable[[Managed], object]]] = {
     "usage": lambda s: (s.sue.usage, s.sue.applications),
 }
 
-ALONE: Final[dict[str, Callable[[Alone], object]]] = {
-    "increase": lambda s: s.sue.increase_resource(B, "one", ALIKE),
-    "increase another resource": lambda s: s.sue.increase_resource(B, "one", Resource(memory=2, fpga=HUGE)),
-    "increase in another queue": lambda s: s.sue.increase_resource(C, "one", GPU),
-    "increase the chosen": lambda s: s.sue.increase_resource(B, "chosen", GPU),
-    "increase the first": lambda s: s.sue.increase_resource(B, "new", GPU),
-    "increase too much": lambda s: s.sue.increase_resource(B, "one", Resource(memory=1000)),
-    "increase a group": lambda s: s.dev.increase_resource(B, "alone", GPU),
-    "increase a queue": lambda s: s.queue.increase_resource("root.e", "many", GPU),
-    "decrease": lambda s: s.sue.decrease_resource(B, "one", ALIKE),
-    "decrease too much": lambda s: _answer(lambda: s.sue.decrease_resource(B, "one", GPU)),
-    "end": lambda s: s.sue.decrease_resource(B, "one", Resource(memory=4), remove_app=True),
-    "end in the first queue": lambda s: s.sue.decrease_resource(B, "many", ALIKE, remove_app=True),
-    "end in the second queue": lambda s: s.sue.decrease_resource(C, "many", ALIKE, remove_app=True),
-    "end in the last queue": lambda s: s.sue.decrease_resource("root.d", "many", ALIKE, remove_app=True),
-    "end in the first queue of a tracker": lambda s: s.queue.decrease_resource(B, "many", GPU, remove_app=True),
-    "end in the second queue of a tracker": lambda s: s.queue.decrease_resource(C, "many", GPU, remove_app=True),
-    "set_max_resources": lambda s: s.sue.set_max_resources(Resource(memory=20, fpga=1), B),
-    "set_max_applications": lambda s: s.dev.set_max_applications(4, "root.a"),
-    "set_max_resources of a tracker": lambda s: s.queue.set_max_resources(None, B),
-    "set_group_for_app": lambda s: s.sue.set_group_for_app("new", s.dev),
-    "usage": lambda s: (s.sue.usage, s.dev.applications, s.queue.running_applications),
-}
-
 SCENES: Final[dict[str, Callable[[], Scene]]] = {
-    "always": lambda: Managed(user_limits_win=False),
-    "unless-user-limited": lambda: Managed(user_limits_win=True),
-    "alone": Alone,
+    "always": lambda: Scene(user_limits_win=False),
+    "unless-user-limited": lambda: Scene(user_limits_win=True),
 }
 
-CASES: Final = [(kind, name) for kind in SCENES for name in (ALONE if kind == "alone" else MANAGER)]
+CASES: Final = [(kind, name) for kind in SCENES for name in MANAGER]
 
 #: The default run leaves one of the two modes of managers to the marker ``ci``.
-SOME_CASES: Final = [(kind, name) for kind, name in CASES if kind != "unless-user-limited"]
+SOME_CASES: Final = [(kind, name) for kind, name in CASES if kind == "always"]
 
 #: The distance of the points of an operation that are interrupted by default, and with the marker ``ci``; the deep run
 #: interrupts all.
 DISTANCE: Final = 509
 CI_DISTANCE: Final = 127
-
-
-def operation_of(kind: str, name: str) -> Callable[[Scene], object]:
-    """Return an operation on a scene."""
-    return (ALONE if kind == "alone" else MANAGER)[name]  # type: ignore[return-value] # of that scene
 
 
 def witness(scene: Scene, *, looks_first: bool) -> object:
@@ -389,7 +263,7 @@ def interrupt_at(scene: Scene, operation: Operation, points: Iterable[Point]) ->
 @pytest.mark.parametrize(("kind", "name", "distance"), graded(SOME_CASES, DISTANCE, CASES, CI_DISTANCE))
 def test_interrupted_at_some_points(kind: str, name: str, distance: int) -> None:
     """After an interruption at any instruction, the operation has happened or not, and the scene still works."""
-    scene, operation = SCENES[kind](), operation_of(kind, name)
+    scene, operation = SCENES[kind](), MANAGER[name]
     points = points_in(lambda: prepared(scene, operation))
     # A tracer that sees nothing would interrupt nothing.
     assert len(points) > 30
@@ -401,6 +275,6 @@ def test_interrupted_at_some_points(kind: str, name: str, distance: int) -> None
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_interrupted_at_every_point(kind: str, name: str) -> None:
     """After an interruption at any line or instruction, the operation has happened or not, and the scene works."""
-    scene, operation = SCENES[kind](), operation_of(kind, name)
+    scene, operation = SCENES[kind](), MANAGER[name]
     points = points_in(lambda: prepared(scene, operation))
     assert interrupt_at(scene, operation, points) == len(points) > 30
