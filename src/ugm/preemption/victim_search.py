@@ -8,23 +8,22 @@ they should not exceed, and *candidates*. It describes requests and reductions a
 of comparison: the amounts that are missing at targets, the amounts beyond bounds, the number of victims, their weight,
 their priorities, and their age. Candidates that add the same to each sum form an *option*.
 
-If all targets must be reached, the sets are compared by number: 1, 2, 3 and so on. For each number, only candidates
-remain that can be part of such a set at all. Otherwise all sets are compared with one that is chosen step by step.
-Options are sorted by cost, and a partial set is abandoned if no later options can lead to less cost than the best set
-so far.
+The first set is chosen step by step: the cheapest options are added until nothing is missing, and then those that are
+not needed are given back. All other sets are compared with the best one so far. Options are sorted by cost, and a
+partial set is abandoned if no later options can lead to less cost.
 
-The search counts its steps, and stops at a limit. Then the best set that it has found is used, or one that is chosen
-step by step. The limit is a number of steps and not a time, so equal inputs have equal results.
+The search counts its steps, and stops at a limit with the best set that it has found. The limit is a number of steps
+and not a time, so equal inputs have equal results.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, repeat
 from math import inf
-from operator import add, ge, mul
+from operator import ge, mul
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.identity import ancestors
@@ -35,11 +34,8 @@ __all__ = ["DEFAULT_STEPS", "Bound", "Chosen", "Problem", "Target", "choose"]
 #: Up to this number of candidates the search has no limit.
 ALWAYS_COMPLETE: Final = 14
 
-#: To find the options among this many candidates costs about a step.
-_CANDIDATES_PER_STEP: Final = 32
-
-#: The steps of a search; a step costs about a microsecond of a fast processor.
-DEFAULT_STEPS: Final = 5_000
+#: The steps of a search; a step costs a few microseconds.
+DEFAULT_STEPS: Final = 1_000
 
 
 class Target(NamedTuple):
@@ -204,47 +200,41 @@ class _Search:
     """A search for one problem; see the module."""
 
     def __init__(self, problem: Problem, steps: int) -> None:
-        self._is_strict: Final = problem.is_strict
         self._problem: Final = problem
-        self._count: Final = sum(map(len, problem.candidates.values()))
-        self._steps: float = inf if self._count <= ALWAYS_COMPLETE else steps
         self._targets: Final = problem.targets
-        #: By queue path, the numbers of the bounds there, and the resources that count.
-        self._bounds: Final[dict[str, list[_Sum]]] = {}
-        for number, bound in enumerate(problem.bounds):
-            self._bounds.setdefault(bound.queue_path, []).append((number, bound.resource))
-        self._places: Final = {path: self._place(path) for path in {one.queue_path for one in problem.candidates}}
-        #: Per candidate, what one of its members adds to each target. `map` takes half as long as comprehensions.
-        self._frees: Final = [
-            tuple(map(one.usage.amounts.get, self._places[one.queue_path].names, repeat(0)))
-            for one in problem.candidates
-        ]
-        self._victims = _VictimSet(self._targets, problem.bounds)
-        #: The positions of the best set, oldest first; None if there is none.
-        self._best: tuple[int, ...] | None = None if problem.is_strict else ()
-        left = 0 if problem.is_strict else self._victims.left()
-        self._best_cost: tuple[_Sums, _Ranks] = (left, 0, inf if problem.is_strict else 0, 0), ([], [])
+        count = sum(map(len, problem.candidates.values()))
+        self._steps: float = inf if count <= ALWAYS_COMPLETE else steps
+        self._options: Final = self._sorted_options()
+        self._victims = self._no_victims()
+        #: The members of the best set; None if there is none.
+        self._best: list[_Member] | None = None if problem.is_strict else []
+        # Sets that must reach all targets are compared with a worse one of any number.
+        sums: _Sums = (0, 0, inf, 0) if problem.is_strict else (self._victims.left(), 0, 0, 0)
+        self._best_cost: tuple[_Sums, _Ranks] = sums, ([], [])
+
+    def _no_victims(self) -> _VictimSet:
+        return _VictimSet(self._targets, self._problem.bounds)
 
     def _place(self, queue_path: str) -> _Place:
         above = list(ancestors(queue_path))
         names = [target.resource if target.queue_path in above else "" for target in self._targets]
-        bounds = [bound for path in above for bound in self._bounds.get(path, ())]
+        bounds = [(at, one.resource) for at, one in enumerate(self._problem.bounds) if one.queue_path in above]
         claimed = [target.claimed_below in above and target.queue_path not in above for target in self._targets]
         claims = [(number, self._targets[number].resource) for number, is_claimed in enumerate(claimed) if is_claimed]
         return _Place(names, bounds, claims)
 
-    def _options(self, usable: Iterable[int]) -> list[_Option]:
-        """Return the options of some candidates, the cheapest first."""
-        weights, nothing, classes = self._problem.weights, repeat(0), list(self._problem.candidates.items())
+    def _sorted_options(self) -> list[_Option]:
+        """Return the options, the cheapest first. `map` takes half as long as comprehensions."""
+        candidates, weights, nothing = self._problem.candidates, self._problem.weights, repeat(0)
+        places = {path: self._place(path) for path in {one.queue_path for one in candidates}}
         merged: dict[tuple[Any, ...], array[int]] = {}
-        for index in usable:
-            one, positions = classes[index]
-            usage, (_, bounds, claimed) = one.usage.amounts, self._places[one.queue_path]
+        for one, positions in candidates.items():
+            usage, (names, bounds, claimed) = one.usage.amounts, places[one.queue_path]
             weight = sum(map(mul, usage.values(), map(weights.get, usage, nothing)))
+            frees = tuple(map(usage.get, names, nothing))
             takes = tuple([(bound, usage[name]) for bound, name in bounds if usage.get(name)])
             claims = tuple([target for target, name in claimed if usage.get(name)])
-            key = weight, one.priority, self._frees[index], takes, claims
-            merged.setdefault(key, array("q")).extend(positions)
+            merged.setdefault((weight, one.priority, frees, takes, claims), array("q")).extend(positions)
         options = []
         for (weight, priority, frees, takes, claims), members in merged.items():
             youngest = array("q", sorted(members, reverse=True))
@@ -253,31 +243,20 @@ class _Search:
 
     def result(self) -> Chosen:
         """Find the best set."""
-        options: list[_Option] = []
+        self._choose_greedily()
+        is_optimal = True
         try:
-            for number, usable in self._usable_by_number():
-                options = self._options(usable)
-                if self._is_strict:
-                    # A search that cannot compare all options for each victim finds little.
-                    self._spend(self._count // _CANDIDATES_PER_STEP + (number - 1) * len(options) // 4)
-                else:
-                    self._choose_greedily(options)
-                self._compare(options, number)
-                if self._best is not None:
-                    break
+            self._compare()
         except _StepLimitReachedError:
-            # Smaller sets are excluded, so a set that was found is minimal. The last options are nearly always enough.
-            if self._best is None:
-                self._choose_greedily(options)
-            if self._best is None:
-                self._choose_greedily(self._options(range(len(self._frees))))
-            return Chosen(self._best, is_optimal=False)
-        return Chosen(self._best, is_optimal=True)
-
-    def _spend(self, steps: int) -> None:
-        self._steps -= steps
-        if self._steps < 0:
-            raise _StepLimitReachedError
+            is_optimal = False
+            self._victims = self._no_victims()
+            for member in self._best or ():
+                self._victims.add(*member)
+            self._remove_needless()
+            self._best = None if self._best is None else self._victims.members
+        if self._best is None:
+            return Chosen(None, is_optimal)
+        return Chosen(tuple(sorted(option.positions[taken] for option, taken in self._best)), is_optimal)
 
     def _record(self) -> None:
         """Keep the set if it is the best so far."""
@@ -286,51 +265,23 @@ class _Search:
         if sums <= self._best_cost[0]:
             cost = sums, victims.ranks()
             if cost < self._best_cost:
-                self._best_cost = cost
-                self._best = tuple(-age for age in cost[1][1])
+                self._best_cost, self._best = cost, list(victims.members)
 
     # The comparison of all sets
 
-    def _usable_by_number(self) -> Iterator[tuple[int, Sequence[int]]]:
-        """Yield each number of victims that may suffice, with the candidates that may be part of such a set.
-
-        One is left out if it cannot reach a target together with one victim less of the largest candidates. If targets
-        need not be reached, all numbers are compared at once.
-        """
-        if not self._is_strict:
-            yield self._count, range(len(self._frees))
-            return
-        demanded = [target.amount if target.claimed_below is None else 0 for target in self._targets]
-        largest = [max([row[index] for row in self._frees], default=0) for index in range(len(demanded))]
-        for number in range(1, self._count + 1):
-            least = [amount - (number - 1) * most for amount, most in zip(demanded, largest, strict=True)]
-            if all(map(ge, largest, least)):
-                yield number, [index for index, row in enumerate(self._frees) if all(map(ge, row, least))]
-
-    def _compare(self, options: Sequence[_Option], number: int) -> None:
-        """Compare all sets of at most *number* victims with the best set.
-
-        A set has its options in ascending order, so no set is visited twice.
-        """
-        victims = self._victims = _VictimSet(self._targets, self._problem.bounds)
-        supplies = self._supplies(options)
-        path: list[int] = []
+    def _compare(self) -> None:
+        """Compare all sets with the best set. A set has its options in ascending order, so none is visited twice."""
+        victims, options = self._no_victims(), self._usable()
+        self._victims, supplies, path = victims, self._supplies(options), list[int]()
         index = taken = 0
         while True:
-            further = number - len(path) if self._is_strict else 1
-            if (
-                index < len(options)
-                and further
-                and self._may_improve(options[index], [one[index] for one in supplies], further)
-            ):
+            if index < len(options) and self._may_improve(options[index], supplies[index]):
                 option = options[index]
                 if taken < len(option.positions) and victims.has_room(option):
                     victims.add(option, taken)
                     path.append(index)
                     taken += 1
-                    # Smaller sets are known not to suffice if all targets must be reached.
-                    if further == 1:
-                        self._record()
+                    self._record()
                 else:
                     index, taken = index + 1, 0
             elif path:
@@ -339,30 +290,47 @@ class _Search:
             else:
                 return
 
-    def _supplies(self, options: Sequence[_Option]) -> list[list[int]]:
-        """Return per target what each option and later ones add at most: one victim, or all if any number counts."""
-        supplies = []
-        for target in range(len(self._targets)):
-            counts = [1 if self._is_strict else len(option.positions) for option in options]
-            amounts = [option.frees[target] * count for option, count in zip(options, counts, strict=True)]
-            supplies.append(list(accumulate(reversed(amounts), max if self._is_strict else add))[::-1])
-        return supplies
+    def _usable(self) -> list[_Option]:
+        """Return the options that can be part of a set with no more victims than the best one."""
+        (left, beyond, number, _), _ = self._best_cost
+        if left or beyond or number == inf:
+            return self._options
+        largest = map(max, zip(*[option.frees for option in self._options], strict=True))
+        least = [
+            target.amount - (int(number) - 1) * most if target.claimed_below is None else 0
+            for target, most in zip(self._targets, largest, strict=False)
+        ]
+        return [option for option in self._options if all(map(ge, option.frees, least))]
 
-    def _may_improve(self, option: _Option, supply: Sequence[int], further: int) -> bool:
+    @staticmethod
+    def _supplies(options: Sequence[_Option]) -> Sequence[Sequence[tuple[int, int]]]:
+        """Return per option and target what this option and later ones add at most: one victim, and all together."""
+        backwards = options[::-1]
+        counts = [len(option.positions) for option in backwards]
+        columns = [
+            [*zip(accumulate(amounts, max), accumulate(map(mul, amounts, counts)), strict=True)][::-1]
+            for amounts in zip(*[option.frees for option in backwards], strict=True)
+        ]
+        return list(zip(*columns, strict=True))
+
+    def _may_improve(self, option: _Option, supply: Sequence[tuple[int, int]]) -> bool:
         """Return whether an option and later ones may lead to less cost.
 
         Args:
             option: the option.
-            supply: per target, what each of *further* victims can add at most.
-            further: the number of further victims, or 1 for any number.
+            supply: per target, what one victim can add at most, and what all can add.
         """
-        self._spend(1)
-        victims, left = self._victims, 0
-        for target, missing, demands, most in zip(self._targets, victims.missing, victims.demands, supply, strict=True):
-            if demands and missing > further * most:
-                if self._is_strict:
-                    return False
-                left += (missing - further * most) * target.unit
+        self._steps -= 1
+        if self._steps < 0:
+            raise _StepLimitReachedError
+        victims, left, further = self._victims, 0, 1
+        for target, missing, demands, (most, total) in zip(
+            self._targets, victims.missing, victims.demands, supply, strict=True
+        ):
+            if demands and missing > 0:
+                left += max(0, missing - total) * target.unit
+                if most:
+                    further = max(further, -(-min(missing, total) // most))
         weight = victims.weight + further * option.weight
         least: _Sums = left, victims.beyond, len(victims.members) + further, weight
         if least != self._best_cost[0]:
@@ -371,17 +339,18 @@ class _Search:
 
     # The choice step by step
 
-    def _choose_greedily(self, options: Sequence[_Option]) -> None:
+    def _choose_greedily(self) -> None:
         """Record a set without needless victims, chosen step by step, if there is one.
 
         First only options without claims are chosen, and then those with more and more claims, which are demanded too.
         """
+        options = self._options
         demanded = {index for index, target in enumerate(self._targets) if target.claimed_below is None}
         for claims in sorted({option.claims for option in options}, key=lambda one: (len(one), one)):
             demanded.update(claims)
-            self._victims = _VictimSet(self._targets, self._problem.bounds)
+            self._victims = self._no_victims()
             self._cover(options, demanded)
-            if not self._is_strict or not any(self._victims.missing[target] > 0 for target in demanded):
+            if not self._problem.is_strict or not any(self._victims.missing[target] > 0 for target in demanded):
                 self._remove_needless()
                 self._record()
                 return
