@@ -1,15 +1,20 @@
-"""The types of values that the module `json` reads and writes.
+"""Values that the module `json` reads and writes: their types, and the rows of ugm as such values.
 
-They are as loose as `json` itself: a precise recursive type would not accept most lists and dicts, because lists of a
-narrower type are not lists of a wider one.
+The types are as loose as `json` itself: a precise recursive type would not accept most lists and dicts, because lists
+of a narrower type are not lists of a wider one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from fractions import Fraction
 from typing import Any, TypeAlias
 
-__all__ = ["Json", "JsonMapping", "JsonObject"]
+from ugm.errors import number_text
+from ugm.identity import UserGroup
+
+__all__ = ["Json", "JsonMapping", "JsonObject", "attributes", "to_json"]
 
 #: None, a bool, a number, a text, a list of such values, or a dict of them with texts as keys.
 Json: TypeAlias = Any
@@ -19,3 +24,29 @@ JsonObject: TypeAlias = dict[str, Any]
 
 #: The same, to read only.
 JsonMapping: TypeAlias = Mapping[str, Any]
+
+
+def attributes(value: object, names: Iterable[str]) -> JsonObject:
+    """Return some attributes of a row for JSON."""
+    return {name: to_json(getattr(value, name)) for name in names}
+
+
+def to_json(value: Any) -> Json:  # noqa: ANN401 - a field of any row
+    """Return a value for JSON: a named tuple as an object with the names of its fields, a fraction as a text.
+
+    >>> from ugm.resources import Resource
+    >>> to_json((Fraction(1, 2), Resource(gpu=1), UserGroup("sue")))
+    ['1/2', {'gpu': 1}, {'name': 'sue', 'groups': []}]
+    """
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, UserGroup):
+        return attributes(value, ("name", "groups"))
+    if isinstance(value, Mapping):
+        return {name: to_json(one) for name, one in value.items()}
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None)
+        return [to_json(one) for one in value] if names is None else attributes(value, names)
+    if isinstance(value, Enum):
+        return value.value
+    return number_text(value) if isinstance(value, Fraction) else value

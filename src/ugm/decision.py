@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from ugm._json_values import JsonObject
+from ugm._json_values import JsonObject, attributes
 from ugm.counters import UNLIMITED, Counter, RequestVector, is_named
 from ugm.errors import cut, printable, time_text
 from ugm.identity import WILDCARD, TrackingType
-from ugm.resources import MEMORY, VCORE, Resource, brief_amount, format_amount, optional_dict, smallest_amounts
+from ugm.resources import MEMORY, VCORE, Resource, brief_amount, format_amount, smallest_amounts
 
 if TYPE_CHECKING:
     from fractions import Fraction  # takes long to import
@@ -110,14 +110,7 @@ class Violation(NamedTuple):
 
     def to_dict(self) -> JsonObject:
         """Return the violation for JSON, with the names of its attributes and its text."""
-        return {
-            **self._asdict(),
-            "kind": str(self.kind),
-            "shortfall": self.shortfall,
-            "can_wait": self.can_wait,
-            "rise": None if self.rise is None else self.rise._asdict(),
-            "text": str(self),
-        }
+        return {**attributes(self, (*self._fields, "shortfall", "can_wait", "rise")), "text": str(self)}
 
     def __str__(self) -> str:
         return f"{self._where()}: {self._what()}" + (f" (limit for {self.limit_name!r})" if self.limit_name else "")
@@ -196,12 +189,7 @@ class Decision(NamedTuple):
 
     def to_dict(self) -> JsonObject:
         """Return the decision for JSON."""
-        return {
-            "allowed": self.allowed,
-            "can_wait": self.can_wait,
-            "violations": [violation.to_dict() for violation in self.violations],
-            "evictions": list(self.evictions),
-        }
+        return attributes(self, ("allowed", "can_wait", "violations", "evictions"))
 
     @property
     def summary(self) -> str:
@@ -307,13 +295,7 @@ class EffectiveLimit:
 
     def to_dict(self) -> JsonObject:
         """Return the limit for JSON, with the names of its attributes."""
-        return {
-            **{name: getattr(self, name) for name in self.__slots__},
-            "kind": str(self.kind),
-            "max_resources": optional_dict(self.max_resources),
-            "usage": dict(self.usage),
-            "guaranteed": optional_dict(self.guaranteed),
-        }
+        return attributes(self, self.__slots__)
 
 
 def headroom_of(limits: Iterable[EffectiveLimit]) -> Resource | None:

@@ -26,7 +26,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple, Protocol, Self, runtime_checkable
 
-from ugm._json_values import JsonMapping, JsonObject
+from ugm._json_values import JsonMapping, JsonObject, attributes
 from ugm.arguments import require_name, require_resource
 from ugm.decision import BUDGET, EffectiveLimit, Exhaustion, Violation, headroom_of
 from ugm.errors import RequestError
@@ -216,7 +216,7 @@ class BudgetChange(NamedTuple):
 
     def to_dict(self) -> JsonObject:
         """Return the change for JSON."""
-        return {**self._asdict(), "kind": self.kind.value, "amounts": dict(self.amounts)}
+        return attributes(self, self._fields)
 
 
 def _require_field(change: BudgetChange, field: str, *, is_allowed: bool, is_required: bool = False) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, get_args
 
-from ugm._json_values import Json, JsonObject
+from ugm._json_values import JsonObject, to_json
 from ugm.decision import Decision
 from ugm.identity import UserGroup
 from ugm.model import BudgetChange
@@ -399,21 +398,4 @@ def event_to_dict(event: Event) -> JsonObject:
     name = {"event": event_name(type(event))}
     if isinstance(event, ConfigurationChanged):
         return {**name, "changes": event.changes.to_dict(), "author": event.author}
-    fields: Mapping[str, object] = event._asdict()
-    return {**name, **{_CLIENT_NAMES.get(field, field): _plain(value) for field, value in fields.items()}}
-
-
-def _plain(value: Any) -> Json:  # noqa: ANN401 - a field of any event
-    """Return the value of a field for JSON."""
-    match value:
-        case Allocation() | Decision() | BudgetChange():
-            return value.to_dict()
-        case UserGroup(name=name, groups=groups):
-            return {"name": name, "groups": list(groups)}
-        case AllocationRequest():
-            return {**value._asdict(), "usage": dict(value.usage)}
-        case Mapping():
-            return dict(value)
-        case tuple():
-            return [_plain(item) for item in value]
-    return cast("Json", value.value if isinstance(value, StrEnum) else value)
+    return {**name, **{_CLIENT_NAMES.get(field, field): to_json(getattr(event, field)) for field in event._fields}}

@@ -8,9 +8,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final, NamedTuple, final
 
-from ugm._json_values import Json, JsonObject
+from ugm._json_values import JsonObject, attributes
 from ugm.decision import Decision
-from ugm.errors import number_text
 from ugm.preemption.facts import PlacedRequest, PreemptionRequest
 from ugm.preemption.queue_usage_tree import QueueNode
 from ugm.resources import Resource, format_amount
@@ -26,23 +25,6 @@ __all__ = [
     "QueueInput",
     "Victim",
 ]
-
-
-def attributes(value: object, names: Iterable[str]) -> JsonObject:
-    """Return some attributes of a row for JSON."""
-    return {name: _to_json(getattr(value, name)) for name in names}
-
-
-def _to_json(value: object) -> Json:
-    to_dict = getattr(value, "to_dict", None)
-    if to_dict is not None:
-        return to_dict()
-    if isinstance(value, Mapping):
-        return {name: _to_json(one) for name, one in value.items()}
-    if isinstance(value, tuple):
-        names = getattr(value, "_fields", None)
-        return [_to_json(one) for one in value] if names is None else attributes(value, names)
-    return number_text(value) if isinstance(value, Fraction) else value
 
 
 class Outcome(StrEnum):

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from math import lcm
 from typing import Final, NamedTuple, final
 
-from ugm._json_values import JsonObject
+from ugm._json_values import JsonObject, attributes
 from ugm.identity import is_below
 from ugm.preemption.eligibility import PreemptionProtection
 from ugm.preemption.facts import World
-from ugm.preemption.plan import QueueInput, Victim, attributes, guarantee_use, queue_inputs
+from ugm.preemption.plan import QueueInput, Victim, guarantee_use, queue_inputs
 from ugm.preemption.queue_usage_tree import AllocationClass, Candidates, Point, QueueNode, QueueUsageTree, Sums
 from ugm.preemption.victim_search import DEFAULT_STEPS, Bound, Problem, Target, choose
 from ugm.resources import Resource, format_amount
@@ -96,7 +96,7 @@ class ReductionPlan:
 
     def to_dict(self) -> JsonObject:
         """Return the plan for JSON."""
-        return {**attributes(self, ("now", "victims", "is_optimal")), "queues": [one.to_dict() for one in self.queues]}
+        return attributes(self, ("now", "queues", "victims", "is_optimal"))
 
     def __str__(self) -> str:
         return "\n".join(self._lines()) or "no queue is due"

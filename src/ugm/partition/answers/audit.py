@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
-from ugm._json_values import JsonObject
+from ugm._json_values import JsonObject, attributes
 from ugm.arguments import require_application_id, require_exact_name, require_name, require_resource
 from ugm.errors import RequestError
 from ugm.identity import UserGroup
@@ -84,7 +84,7 @@ class AuditReport(NamedTuple):
 
     def to_dict(self) -> JsonObject:
         """Return the report for JSON."""
-        return {"differences": [_as_dict(difference) for difference in self.differences]}
+        return attributes(self, self._fields)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.differences)) or "the ledger agrees with what runs"
@@ -94,12 +94,6 @@ def _text(running: RunningAllocation, *, is_known: bool = True) -> str:
     owner = "" if is_known else "the unknown application "
     node = "" if running.node is None else f" on node {running.node!r}"
     return f"{running.allocation_id!r} of {owner}{running.application_id!r} with {running.usage}{node}"
-
-
-def _as_dict(difference: Difference) -> JsonObject:
-    sides = {"ledger": difference.ledger, "running": difference.running}
-    fields = {name: side and {**side._asdict(), "usage": dict(side.usage)} for name, side in sides.items()}
-    return {**fields, "is_application_known": difference.is_application_known}
 
 
 def require_running(running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> dict[str, RunningAllocation]:

@@ -8,12 +8,13 @@ from fractions import Fraction
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
+from ugm._json_values import attributes
 from ugm.decision import Decision, EffectiveLimit, Violation, denial_for_people, headroom_of, one_line
 from ugm.identity import UserGroup
 from ugm.partition.engine.application import Application, ApplicationInfo
 from ugm.partition.rows import Allocation
 from ugm.queues import Placement
-from ugm.resources import Resource, as_float, format_amount, optional_dict
+from ugm.resources import Resource, as_float, format_amount
 
 if TYPE_CHECKING:
     from ugm.partition.engine.state import PartitionState
@@ -93,7 +94,6 @@ class Explanation:
     def to_dict(self) -> dict[str, object]:
         """Return the explanation for JSON."""
         pairs = zip(self.decision.violations, self.holders, strict=True)
-        headroom = self.headroom
         return {
             **self.decision.to_dict(),
             "queue_path": self.queue_path or None,
@@ -101,8 +101,7 @@ class Explanation:
                 {**violation.to_dict(), "holders": [holder.to_dict() for holder in holders]}
                 for violation, holders in pairs
             ],
-            "limits": [limit.to_dict() for limit in self.limits],
-            "headroom": optional_dict(headroom),
+            **attributes(self, ("limits", "headroom")),
         }
 
     def __str__(self) -> str:
@@ -160,9 +159,8 @@ class Admission:
             "admitted": bool(self),
             "placement": {**self.placement.to_dict(), "text": str(self.placement)},
             "decision": None if self.decision is None else {**self.decision.to_dict(), "text": str(self.decision)},
-            "summary": self.summary,
             "for_people": self.for_people(),
-            "allocations": [one.to_dict() for one in self.allocations],
+            **attributes(self, ("summary", "allocations")),
         }
 
     def __str__(self) -> str:
@@ -189,10 +187,7 @@ class SyncReport:
 
     def to_dict(self) -> dict[str, object]:
         """Return the report for JSON."""
-        return {
-            **{name: list(getattr(self, name)) for name in _CHANGES},
-            "exceeded": [violation.to_dict() for violation in self.exceeded],
-        }
+        return attributes(self, self.__slots__)
 
     def __str__(self) -> str:
         changes = [
@@ -243,12 +238,7 @@ class OwnedAllocation:
 
     def to_dict(self) -> dict[str, object]:
         """Return the allocation for JSON."""
-        return {
-            **self.allocation.to_dict(),
-            "user": self.user,
-            "group": self.group,
-            "queue_path": self.queue_path,
-        }
+        return {**self.allocation.to_dict(), **attributes(self, ("user", "group", "queue_path"))}
 
 
 def owned_allocations(state: PartitionState, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
@@ -300,14 +290,7 @@ class LimitUtilization:
 
     def to_dict(self) -> dict[str, object]:
         """Return the utilization for JSON, with the share as a decimal number."""
-        return {
-            "name": self.name,
-            "usage": dict(self.usage),
-            "running_applications": self.running_applications,
-            "limit": None if self.limit is None else self.limit.to_dict(),
-            "resource": self.resource,
-            "share": as_float(self.share),
-        }
+        return {**attributes(self, self.__slots__), "share": as_float(self.share)}
 
 
 def shares_of(limits: Iterable[EffectiveLimit]) -> Iterator[tuple[EffectiveLimit, str | None, int, int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from ugm._json_values import JsonObject
+from ugm._json_values import JsonObject, attributes
 from ugm.configuration import PartitionConfig, ScheduledLimit, ThresholdConfig
 from ugm.configuration.fields import setting_texts
 from ugm.decision import Violation
@@ -87,8 +87,7 @@ class ConfigChange(NamedTuple):
 
     def to_dict(self) -> JsonObject:
         """Return the change for JSON, with the names of its attributes."""
-        sides = {side: value and dict(value) for side, value in (("before", self.before), ("after", self.after))}
-        return {**self._asdict(), **sides}
+        return attributes(self, self._fields)
 
     def __str__(self) -> str:
         whole = self.before is None or self.after is None
@@ -120,11 +119,7 @@ class Changes(NamedTuple):
 
     def to_dict(self) -> JsonObject:
         """Return the changes for JSON."""
-        return {
-            **{name: [one.to_dict() for one in getattr(self, name)] for name in _SECTIONS},
-            "placement_rules": self.placement_rules,
-            "group_orders": list(self.group_orders),
-        }
+        return attributes(self, self._fields)
 
     def __str__(self) -> str:
         lines = [str(change) for change in (*self.queues, *self.limits)]
@@ -286,7 +281,7 @@ class LimitRisk(NamedTuple):
 
     def to_dict(self) -> JsonObject:
         """Return the risk for JSON, with the names of its attributes."""
-        return {**self._asdict(), "kind": str(self.kind)}
+        return attributes(self, self._fields)
 
     def __str__(self) -> str:
         owner = f"{self.kind} {self.name}" if self.name == self.queue_path else f"{self.kind} {self.name!r}"

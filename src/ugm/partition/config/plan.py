@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from ugm._json_values import JsonMapping, JsonObject
+from ugm._json_values import JsonMapping, JsonObject, attributes
 from ugm.configuration.model_kinds import ModelDefinition, unmapped_queues
 from ugm.decision import Exhaustion, Violation
 from ugm.engine_lock import ReadLocked
@@ -47,7 +47,7 @@ class DrainingQueue(NamedTuple):
 
     def to_dict(self) -> JsonObject:
         """Return the queue for JSON."""
-        return {"queue_path": self.queue_path, "applications": list(self.applications)}
+        return attributes(self, self._fields)
 
     def __str__(self) -> str:
         return f"{self.queue_path} accepts no new applications, and still has {', '.join(map(repr, self.applications))}"
@@ -81,13 +81,7 @@ class ScheduledChange(NamedTuple):
 
     def to_dict(self) -> JsonObject:
         """Return the change for JSON."""
-        return {
-            "at": self.at,
-            "changes": self.changes.to_dict(),
-            "text": str(self.changes),
-            "exceeded": _dicts(self.exceeded),
-            "newly_exceeded": _dicts(self.newly_exceeded),
-        }
+        return {**attributes(self, self._fields), "text": str(self.changes)}
 
     def __str__(self) -> str:
         lines = [f"at {time_text(self.at)}:", *str(self.changes).splitlines()]
@@ -129,12 +123,7 @@ class ConfigPlan(NamedTuple):
 
     def to_dict(self) -> JsonObject:
         """Return the plan for JSON."""
-        return {
-            "changes": self.changes.to_dict(),
-            "text": str(self.changes),
-            **{name: _dicts(getattr(self, name)) for name in _LISTS},
-            "warnings": list(self.warnings),
-        }
+        return {**attributes(self, _SHOWN), "text": str(self.changes)}
 
     def __str__(self) -> str:
         parts = [str(self.changes)]
@@ -155,12 +144,8 @@ class ConfigPlan(NamedTuple):
         return "\n".join(parts)
 
 
-#: The attributes of a plan that are lists of values.
-_LISTS: Final = ("exceeded", "newly_exceeded", "draining", "reductions", "exhausting", "scheduled", "risks")
-
-
-def _dicts(values: Iterable[Any]) -> list[JsonObject]:
-    return [value.to_dict() for value in values]
+#: The attributes of a plan for JSON.
+_SHOWN: Final = tuple(name for name in (*ConfigPlan._fields, "risks", "warnings") if name not in {"base", "compiled"})
 
 
 class ModelFacts(NamedTuple):

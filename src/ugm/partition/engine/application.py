@@ -25,11 +25,12 @@ Source: Apache YuniKorn, user based resource usage tracking, "Running state entr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappush
 from typing import Any, Final, NamedTuple, Protocol, final
 
+from ugm._json_values import attributes
 from ugm.decision import EffectiveLimit, Violation
 from ugm.identity import UserGroup
 from ugm.model import Claim
@@ -207,14 +208,7 @@ class ApplicationInfo:
 
     def to_dict(self) -> dict[str, object]:
         """Return the application for JSON."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values |= {
-            "user": {"name": self.user.name, "groups": list(self.user.groups)},
-            "state": self.state.value,
-            "usage": dict(self.usage),
-            "tags": dict(self.tags),
-        }
-        return values
+        return attributes(self, self.__slots__)
 
 
 _PENDING: Final = AllocationState.PENDING
@@ -357,7 +351,7 @@ class PendingHeadroom(NamedTuple):
 
     def to_dict(self) -> dict[str, object]:
         """Return the headroom for JSON, with the names of its attributes."""
-        return {**self._asdict(), "resources": None if self.resources is None else dict(self.resources)}
+        return attributes(self, self._fields)
 
 
 @final

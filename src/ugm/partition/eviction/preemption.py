@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, final
 
+from ugm._json_values import attributes
 from ugm.decision import Decision, Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType
@@ -117,12 +118,7 @@ class PreemptionStatus:
 
     def to_dict(self) -> dict[str, object]:
         """Return the status for JSON."""
-        return {
-            "terminating": [one.to_dict() for one in self.terminating],
-            "placed": [one.to_dict() for one in self.placed],
-            "timers": [one.to_dict() for one in self.timers],
-            "plans": dict(self.plans),
-        }
+        return attributes(self, self.__slots__)
 
 
 @final

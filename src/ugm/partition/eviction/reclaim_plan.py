@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, final
 
-from ugm._json_values import JsonObject
+from ugm._json_values import JsonObject, attributes
 from ugm.decision import Violation
 from ugm.model import Guarantee
 from ugm.partition.answers.reports import Subject, UserInQueue
-from ugm.preemption.plan import attributes
 from ugm.resources import Resource, format_amount
 
 __all__ = ["ProtectedCount", "Protection", "ReclaimOutcome", "ReclaimPlan", "ReclaimVictim"]
