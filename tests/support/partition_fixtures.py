@@ -20,7 +20,6 @@ __all__ = [
     "TEMPLATE",
     "BrokenError",
     "Licences",
-    "Resettable",
     "Waiting",
     "changing_nothing",
     "config",
@@ -141,14 +140,6 @@ class Licences:
     def refund(self, claim: Claim) -> None:
         """Give them back."""
         self.used -= claim.usage.get("licence", 0)
-
-
-class Resettable(Licences):
-    """Licences that can forget all claims."""
-
-    def reset(self) -> None:
-        """Forget all claims."""
-        self.used = 0
 
 
 class BrokenError(RuntimeError):

@@ -96,17 +96,6 @@ def test_counted_without_being_held() -> None:
     assert counted.free("memory") == -4
 
 
-def test_what_is_not_named_is_never_denied() -> None:
-    """A resource that a request does not name does not deny, not even one that is over its limit."""
-    layout = Layout(NAMES)
-    subject = counter(Resource(memory=1, vcore=1, gpu=1), layout)
-    charge([subject], layout.vector(Resource(memory=5, gpu=5)))
-
-    assert fits([subject], layout.vector(Resource(vcore=1)))
-    assert not fits([subject], layout.vector(Resource(memory=1)))
-    assert not fits([subject], layout.vector(Resource(gpu=1)))
-
-
 def test_naming_a_resource_and_asking_nothing_of_it_is_looked_at_again() -> None:
     """A request of 0 of a resource over its limit is compared limit by limit: only a queue denies it."""
     layout = Layout(NAMES)
@@ -146,16 +135,6 @@ def test_no_amount_is_too_large_to_deny(name: str, amount: int) -> None:
     assert [each.requested for each in exceeded([subject], layout.vector(Resource({name: amount})))] == [amount]
 
 
-def test_not_named_at_all() -> None:
-    """A resource that is not named never denies; a queue denies one that is named and over its limit."""
-    layout = Layout()
-    queue = [Counter(Team(TrackingType.QUEUE), "root", Limit(Resource(memory=1, vcore=1)), layout)]
-    charge(queue, layout.vector(Resource(vcore=2**300)))
-
-    assert exceeded(queue, layout.vector(Resource(memory=1))) == ()
-    assert [each.resource for each in exceeded(queue, layout.vector(Resource(memory=1, vcore=0)))] == ["vcore"]
-
-
 def test_one_more_application() -> None:
     """An application fits until the maximum number runs; 0 is no limit."""
     layout = Layout()
@@ -175,13 +154,3 @@ def test_negative_requests_are_refused(name: str) -> None:
         Layout(["gpu"]).vector(Resource({name: -1}))
 
     assert str(caught.value).endswith(f": the amount of {name} is negative")
-
-
-def test_layouts_are_separate() -> None:
-    """A resource that was compiled for one layout can be compiled for another."""
-    usage, one, other = Resource(gpu=2), Layout(["gpu"]), Layout(["fpga", "gpu"])
-    first, second = counter(Resource(gpu=2), one), counter(Resource(gpu=1), other)
-
-    assert fits([first], one.vector(usage))
-    assert not fits([second], other.vector(usage))
-    assert fits([first], one.vector(usage))

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from support.usage_shares import compare_shares, compare_usage, fairness_ratio, share_list
 from support.vectors import cases, of_visible_folder, vectors
 from ugm import AllocationRequest, Resource
 from ugm.fairness import Level
@@ -24,11 +23,6 @@ def exact(text: str) -> Level:
     return {"inf": inf, "-inf": -inf}[text] if "inf" in text else Fraction(text)
 
 
-def texts(numbers: list[Fraction]) -> list[str]:
-    """Return numbers as texts."""
-    return [str(number) for number in numbers]
-
-
 def ratio(given: Mapping[str, Any]) -> Ratio:
     """Return the ratio of a queue of a table."""
     return Ratio.used(given["used"] or {}, given["guaranteed"] or {}, given["fair_max"] or {})
@@ -37,11 +31,6 @@ def ratio(given: Mapping[str, Any]) -> Ratio:
 def compared(left: Ratio, right: Ratio) -> int:
     """Return -1, 0 or 1 for two ratios."""
     return (right < left) - (left < right)
-
-
-def numbers(values: list[str] | None) -> list[Level]:
-    """Return a list of exact numbers."""
-    return [exact(value) for value in values or ()]
 
 
 def add(
@@ -100,15 +89,12 @@ def sorted_applications(given: Mapping[str, Any]) -> list[str]:
     return drained(tree)
 
 
+#: The tables of functions that ugm does not have: they compare usages alone.
+_OTHERS: Final = {"shares", "compare_shares", "compare_usage", "compare_usage_of", "fairness_ratio"}
 #: The function of each table.
 TABLES: Final[Mapping[str, Callable[[Any], object]]] = {
     "fair_share": lambda given: str(ratio(given).fraction),
     "compare_fair_share": lambda given: compared(ratio(given["left"]), ratio(given["right"])),
-    "shares": lambda given: texts(share_list(given["used"], given["total"])),
-    "compare_shares": lambda given: compare_shares(numbers(given["left"]), numbers(given["right"])),
-    "compare_usage": lambda given: compare_usage(given["left"], given["right"], given["total"]),
-    "compare_usage_of": lambda given: compare_usage(given["left"], given["right"], given["total"], given["only"]),
-    "fairness_ratio": lambda given: str(fairness_ratio(given["left"], given["right"], given["total"])),
     "fair_max": lambda given: fair_maximum(given["max_of_path"]),
     "priorities": lambda given: {path: queue.pending_priority() for path, queue in tree_of(given).queues.items()},
     "sort_queues": sorted_queues,
@@ -144,4 +130,4 @@ def test_passes(case: Mapping[str, Any]) -> None:
 def test_all_cases_are_there() -> None:
     """The file has the cases that it is said to have."""
     assert len(ALL) >= 304
-    assert {one["kind"] for one in ALL} == {*TABLES, "turns"}
+    assert {one["kind"] for one in ALL} == {*TABLES, *_OTHERS, "turns"}

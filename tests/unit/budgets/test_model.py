@@ -116,18 +116,6 @@ def test_a_partition_answers_with_budgets() -> None:
     assert [(one.name, one.share) for one in partition.model_utilization()] == [("lab", Fraction(1, 4))]
 
 
-def test_an_account_that_is_overdrawn_is_reported() -> None:
-    """A budget stops nothing that runs, and its account is in the list of exceeded limits."""
-    setting = Setting(Budget("lab", group="lab", amounts=hours(1)))
-    setting.allocate("1", "sue")
-    setting.now += 2 * 3600
-
-    (exceeded,) = setting.partition.exceeded_limits()
-    assert (exceeded.kind, exceeded.used, exceeded.limit) == ("budget", 7200, 3600)
-    assert setting.partition.allocation("1") is not None
-    assert not setting.partition.plan(CONFIG).newly_exceeded
-
-
 def test_owners_of_accounts() -> None:
     """A wildcard counts those that no budget of its queue names; a group is the first that one names."""
     amounts = hours(1)
@@ -195,20 +183,6 @@ def test_weights() -> None:
     assert setting.partition.allocate("2", "eve-b", Resource(memory=10**9), duration=None)
 
 
-def test_a_refill_lasts_for_one_period_and_is_carried_over() -> None:
-    """It raises the limit of the current period, and what is left of it counts like the amount."""
-    setting = Setting(Budget("day", amounts=hours(1), period=Period.DAY, carry=Carry.ALL), start=NOON)
-    setting.model.refill("day", hours(2))
-    assert setting.remaining() == [3 * 3600]
-    setting.now += DAY
-    assert setting.remaining() == [4 * 3600]
-
-    setting = Setting(Budget("day", amounts=hours(1), period=Period.DAY), start=NOON)
-    setting.model.refill("day", hours(2))
-    setting.now += DAY
-    assert setting.remaining() == [3600]
-
-
 def test_a_transfer_moves_what_remains() -> None:
     """What one account loses the other one gets, and what is promised cannot be moved."""
     lab, each = Budget("lab", group="lab", amounts=hours(4)), Budget("each", user="*", amounts=hours(1))
@@ -220,18 +194,6 @@ def test_a_transfer_moves_what_remains() -> None:
 
     assert [one.remaining for one in setting.model.accounts(EVE)] == [4 * 3600]
     assert [one.remaining for one in setting.model.accounts(SUE)] == [0, 0]
-
-
-def test_amounts_are_changed_at_once() -> None:
-    """A budget below its usage denies, and stops nothing."""
-    setting = Setting(Budget("lab", group="lab", amounts=hours(4)), start=NOON)
-    setting.allocate("1", "sue", 2)
-    setting.model.set("lab", hours(1))
-
-    assert setting.remaining() == [-3600]
-    assert setting.allocate("2", "sue").startswith("denied")
-    setting.model.set("lab", hours(3))
-    assert setting.allocate("2", "sue") == "allowed"
 
 
 def test_a_forecast() -> None:

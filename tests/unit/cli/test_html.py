@@ -102,20 +102,6 @@ def test_names_are_shown_as_they_are() -> None:
     assert name in text_of(section)
 
 
-def test_drawing() -> None:
-    """A plot of usage is a band, a line of means and the mark, in steps; what is level is one step."""
-    series = Envelope(10, 40, (0, 0, 46, 46), (92, 0, 46, 46), (460, 0, 460, 460))
-    root = ET.fromstring(usage(series, mark=Mark(92, "92", "limit"), axis=TimeAxis(0), label="a"))  # noqa: S314 - ours
-
-    paths = {path.get("class"): path.get("d") for path in root.iter("path")}
-    assert paths == {
-        "band": "M0,32h2v368h2v-184h4L8,216h-4v184h-4z",
-        "mean": "M0,216h2v184h2v-184h4",
-    }
-    marks = [line.get("y1") for line in root.iter("line") if line.get("class") == "limit"]
-    assert marks == ["32"]
-
-
 @pytest.mark.parametrize(
     ("origin", "width", "columns", "texts"),
     [

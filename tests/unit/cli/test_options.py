@@ -61,21 +61,6 @@ def test_options_of_a_command(path: tuple[str, ...]) -> None:
             assert option.type.allow_dash, name
 
 
-def test_the_same_quantities_everywhere() -> None:
-    """Options with amounts accept the same units, and report the same mistakes."""
-    for arguments in (
-        ("explain", "-", "--user", "ana", "--usage"),
-        ("explain", "-", "--user", "ana", "--quota"),
-        ("explain", "-", "--user", "ana", "--cluster"),
-        ("simulate", "-", "--cluster"),
-    ):
-        wrong = CliRunner().invoke(ugm, [*arguments, "memory=4 GB"], input=CONFIG)
-        assert wrong.exit_code == 2
-        assert "4 GB" in wrong.stderr
-        double = CliRunner().invoke(ugm, [*arguments, "vcore=1,vcore=2"], input=CONFIG)
-        assert "duplicate resource 'vcore'" in double.stderr
-
-
 def json_outputs(tmp_path: Path) -> Iterator[tuple[str, Any]]:
     """Yield the output of all commands that end by themselves, as JSON."""
     store, config = tmp_path / "quota.db", tmp_path / "queues.yaml"

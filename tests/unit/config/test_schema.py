@@ -19,19 +19,6 @@ from ugm.errors import RequestError
 from ugm.resources import Resource
 
 
-def test_queue_fields() -> None:
-    """The fields of a queue come from the YAML names, by their type."""
-    root = parse_config(EVERYTHING).partition().root
-
-    assert (root.name, root.parent, root.max_applications) == ("root", True, 10)
-    assert root.properties == {"application.sort.policy": "fifo", "priority.offset": "5", "empty": ""}
-    assert (root.admin_acl, root.submit_acl) == ("*", "ana,bob dev")
-    assert root.child_template is not None
-    assert root.child_template.max_applications == 3
-    assert root.child_template.properties == {"x": "y"}
-    assert root.child_template.resources == QueueResources(guaranteed=Resource(vcore=100), max=Resource(vcore=1000))
-
-
 def test_limit_fields() -> None:
     """The fields of a limit come from the YAML names; a word such as yes is a name where a name is expected."""
     queue = parse_config(EVERYTHING).partition().root.queues[0]

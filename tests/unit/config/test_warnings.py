@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ugm import parse_config
 from ugm.config import review_config
 
@@ -16,25 +14,6 @@ def suggestions(*names: str, known: tuple[str, ...] = ()) -> dict[str, str]:
     assert review.problems == ()
     assert all(warning.code == "resource-name-misspelt" for warning in review.warnings)
     return {warning.path.rpartition("max.")[2]: warning.message.split("'")[-2] for warning in review.warnings}
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        *(
-            (name, "vcore")
-            for name in ("cpu", "CPU", "cpus", "cores", "vcores", "Vcore", "VCORE", "vcpu", "vore", "vcroe")
-        ),
-        *(
-            (name, "memory")
-            for name in ("Memory", "MEMORY", "mem", "Mem", "ram", "memry", "memoryy", "mempry", "emmory")
-        ),
-        *((name, "pods") for name in ("pod", "Pods")),
-    ],
-)
-def test_known_names(name: str, meant: str) -> None:
-    """Another word for a known resource, or its name with other capitals or one edit, is reported."""
-    assert suggestions(name) == {name: meant}
 
 
 def test_names_of_a_cluster() -> None:
@@ -64,34 +43,3 @@ partitions:
         (7, 50, "partitions[0].nodesortpolicy.resourceweights.licences"),
     ]
     assert review.config == parse_config(text)
-
-
-def test_unknown_sort_properties() -> None:
-    """A property about the scheduling order with an unknown value gets a warning at the value."""
-    review = review_config(
-        "partitions:\n"
-        "- queues:\n"
-        "  - name: a\n"
-        "    properties: {application.sort.policy: nonsense, priority.offset: '5000000000', other: x}\n"
-        "    childtemplate:\n"
-        "      properties: {application.sort.priority: true}\n"
-        "  - name: b\n"
-        "    properties: {application.sort.policy: Fair, priority.offset: '-5', priority.policy: FENCE}\n"
-    )
-
-    assert [(one.line, one.column, one.code, one.message) for one in review.warnings] == [
-        (
-            4,
-            43,
-            "queue-property-unknown",
-            "'nonsense' is unknown, so the default is used (allowed: 'fifo', 'fair', 'share')",
-        ),
-        (
-            4,
-            70,
-            "queue-property-unknown",
-            "'5000000000' is unknown, so the default is used (allowed: a number from -2147483648 to 2147483647)",
-        ),
-        (6, 47, "queue-property-unknown", "'true' is unknown, so the default is used (allowed: 'enabled', 'disabled')"),
-    ]
-    assert review.config is not None

@@ -40,56 +40,6 @@ def refused(call: Any, *arguments: Any) -> list[str]:  # noqa: ANN401 - any meth
     return [str(refusal) for refusal in caught.value.refusals]
 
 
-@pytest.mark.parametrize(
-    ("group", "reasons"),
-    [
-        (TEAM, ["elastic group 'team': there is already a group of this name [already_exists]"]),
-        (TEAM._replace(name="x", parent="y"), ["elastic group 'x': there is no group 'y' [parent_not_found]"]),
-        (
-            TEAM._replace(name="x", unparsed_weight="[1]"),
-            ["elastic group 'x': '[1]' is not a mapping of weights [bad_shared_weight]"],
-        ),
-        (
-            TEAM._replace(name="x", parent="team", namespaces=()),
-            ["elastic group 'x': 'team' is not marked as a parent [parent_is_not_parent]"],
-        ),
-        (TEAM._replace(name="x"), [
-            "elastic group 'x': namespace 'research' is already listed by 'team' [namespace_bound]",
-        ]),
-        (
-            ElasticGroup("x", "dept", Resource(vcore=30_001), MOST),
-            [
-                (
-                    "elastic group 'x': the minimums of the group and its siblings add up to 50001m vcore, "
-                    "above min 50 of 'dept' "
-                    "[siblings_min_exceeds_parent_min]"
-                ),
-            ],
-        ),
-        (
-            ElasticGroup("x", "dept", Resource(memory=1), Resource(memory=5)),
-            [
-                "elastic group 'x': max of 'dept' names other resources [max_keys_mismatch]",
-                "elastic group 'x': min names resources that min of 'dept' does not name [min_keys_not_in_parent]",
-                (
-                    "elastic group 'x': the minimums of the group and its siblings add up to 1 memory, "
-                    "above min 0 of 'dept' "
-                    "[siblings_min_exceeds_parent_min]"
-                ),
-            ],
-        ),
-        (
-            ElasticGroup("x", "dept", tree_id="t", max=MOST),
-            ["elastic group 'x': 'dept' belongs to another tree [tree_id_parent_mismatch]"],
-        ),
-    ],
-)  # fmt: skip
-def test_create_refused(quota: ElasticQuota, group: ElasticGroup, reasons: list[str]) -> None:
-    """A new group that violates rules is refused with all of them, in their order."""
-    assert refused(quota.create, group) == reasons
-    assert quota.tree.groups == (DEPARTMENT, quota.tree.node("team").group)
-
-
 def test_amounts_refused(quota: ElasticQuota) -> None:
     """All amounts are checked, also of a group directly below the root."""
     group = ElasticGroup(

@@ -47,23 +47,6 @@ def test_created() -> None:
     assert partition.submit("next", BOB, tags={"namespace": "team.x"}).creates is False
 
 
-def test_tags_are_copied() -> None:
-    """What a caller does to its tags later is its own business."""
-    partition = partition_of()
-    tags = {"namespace": "n"}
-    partition.submit("new", SUE, "root.a", tags=tags)
-    tags["namespace"] = "m"
-    application = partition.application("new")
-    assert application is not None
-    assert application.tags == {"namespace": "n"}
-    with refused(
-        partition,
-        "application_id 'new': the id is in use with another ",
-        RequestError,
-    ):
-        partition.submit("new", SUE, "root.a", tags=tags)
-
-
 # Recovery
 
 
@@ -93,11 +76,3 @@ def test_adopted_below_a_leaf(partition: Partition) -> None:
     assert not partition.submit("other", SUE, "root.a.x.y")
     partition.complete("old")
     assert partition.queue("root.a.x") is None
-
-
-def test_submitted_with_other_groups(partition: Partition) -> None:
-    """The groups of a user are those of the first submission; a repetition with those of today is the same."""
-    before = partition.application("app")
-    partition.submit("app", UserGroup("sue", ("other",)), "root.a")
-
-    assert partition.application("app") == before

@@ -2,37 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from support.partition_fixtures import memory, partition_of, refused, started
-from ugm import Partition, RequestError, Resource
-from ugm.queues.tree import Cluster
-
-
-def test_sum() -> None:
-    """The size is the sum over the nodes, for each resource."""
-    cluster = Cluster()
-    cluster.add("1", Resource(memory=2, vcore=1))
-    cluster.add("2", Resource(memory=3, gpu=4))
-    assert cluster.total == Resource(gpu=4, memory=5, vcore=1)
-    cluster.update("1", Resource(memory=7))
-    assert cluster.total == Resource(gpu=4, memory=10, vcore=0)
-    assert cluster.remove("2") is True
-    assert cluster.total == Resource(gpu=0, memory=7, vcore=0)
-
-
-def test_added_twice() -> None:
-    """A node that is registered again as it is counts once; with other resources it is refused."""
-    cluster = Cluster()
-    cluster.add("n", memory(2))
-    cluster.add("n", memory(2))
-    with pytest.raises(RequestError) as caught:
-        cluster.add("n", memory(3))
-    assert str(caught.value) == "node 'n': a node of that name is registered with other resources"
-    assert (cluster.total, cluster.nodes) == (memory(2), {"n": memory(2)})
-
+from ugm import Partition, Resource
 
 # In a partition
 
@@ -69,23 +42,6 @@ def test_node_below_what_runs(partition: Partition) -> None:
     partition.release("gpus")
     assert len(partition.exceeded_limits()) == 1
     partition.verify()
-
-
-def test_nodes_come_and_go(partition: Partition) -> None:
-    """The root follows the nodes, up and down; without any it allows nothing."""
-    steps: list[tuple[Callable[..., object], list[object], Resource]] = [
-        (partition.add_node, ["1", Resource(memory=8, gpu=1)], Resource(memory=8, gpu=1)),
-        (partition.add_node, ["2", memory(8)], Resource(memory=16, gpu=1)),
-        (partition.update_node, ["1", memory(4)], Resource(memory=12, gpu=0)),
-        (partition.remove_node, ["2"], Resource(memory=4, gpu=0)),
-        (partition.remove_node, ["1"], Resource(memory=0, gpu=0)),
-    ]
-    for change, arguments, total in steps:
-        change(*arguments)
-        assert partition.queue_maximum("root.a") == total
-        partition.verify()
-    assert not partition.allocate("more", "app", memory(1))
-    assert partition.allocate("nothing", "app", Resource(vcore=0))
 
 
 def test_cluster_as_one_node() -> None:

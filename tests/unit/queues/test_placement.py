@@ -58,23 +58,6 @@ def test_without_rules() -> None:
     )
 
 
-def test_tag() -> None:
-    """The value of a tag is a queue, as one that is provided; the names of tags are the same in any case."""
-    rule = "{name: TAG, value: NameSpace}"
-
-    assert place(rule, submitted(tags={"namespace": "root.prod.web"})).queue_path == "root.prod.web"
-    assert place(rule, submitted(tags={"NAMESPACE": "A.B"})).queue_path == "root.a_dot_b"
-    assert place(rule, submitted(tags={"namespace": "", "Namespace": "a"})).queue_path == "root.a"
-
-
-@pytest.mark.parametrize(
-    ("value", "path"), [("new", "root.new"), ("New.One", "root.new.one"), ("ROOT.new", "root.new")]
-)
-def test_fixed(value: str, path: str) -> None:
-    """The queue of a fixed rule may be several queues deep, with or without the root."""
-    assert place(f"{{name: fixed, value: {value}, create: true}}", submitted()).queue_path == path
-
-
 def test_parent_of_the_document() -> None:
     """The namespace finance is placed below the queue of its annotation, with or without the root in it."""
     for parent in ("root.production", "production"):
@@ -83,19 +66,6 @@ def test_parent_of_the_document() -> None:
 
         assert (placement.queue_path, placement.creates) == ("root.production.finance", True)
         assert placement.trials[0].rule == "placementrules[0] tag namespace, parent tag namespace.parentqueue"
-
-
-def test_parents_of_parents() -> None:
-    """Each rule adds to what its parent rule finds; only the rules that were lookups are named."""
-    rule = "{name: user, create: true, parent: {name: tag, value: team, create: true, parent: {name: provided}}}"
-
-    deep = place(rule, submitted("dev", tags={"team": "x"}))
-    short = place(rule, submitted("dev", tags={"team": "root.dev.y"}))
-    none = place(rule, submitted("dev"))
-
-    assert deep.trials[0][:2] == ("placementrules[0] user, parent tag team, parent provided", "root.dev.x.lin")
-    assert short.trials[0][:2] == ("placementrules[0] user, parent tag team", "root.dev.y.lin")
-    assert none.trials[0] == ("placementrules[0] user, parent tag team", None, "the application has no tag 'team'")
 
 
 @pytest.mark.parametrize(

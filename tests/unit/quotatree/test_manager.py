@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from support.interruption_points import Interruption, points_in
-from support.locks import is_locked
 from support.quotatree_fixtures import PAIR, Scene
 from ugm import InvariantError, RequestError, Resource
-from ugm.quotatree import ConsumerInfo, Mode, QuotaManager, TreeCache, TreeRequest, TreeView
+from ugm.quotatree import ConsumerInfo, Mode, QuotaManager, TreeCache, TreeRequest
 
 
 @pytest.fixture(name="scene")
@@ -165,47 +162,3 @@ def test_rejections_in_words() -> None:
         "'M' rejected in group 'M' of tree 'T': not a leaf",
     ]
     assert str(scene.ask("d", "L", 2, priority=4)) == "'d' allocated, preempting 'a'"
-
-
-CHANGES: dict[str, Callable[[QuotaManager], object]] = {
-    "allocate": lambda m: m.allocate_forest("F", "urgent"),
-    "deallocate": lambda m: m.deallocate_forest("F", "held"),
-    "undo": lambda m: m.undo_allocate_forest("F", "tried"),
-}
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_interrupted(name: str) -> None:
-    """A change of a forest that an exception interrupts at any point has taken effect or changed nothing."""
-
-    def prepared() -> Scene:
-        scene = Scene({"R": ("nil", 4), "A": ("R", 2), "B": ("R", 2)}, PAIR, forest="F")
-        for consumer_id, group, cpu, priority in (
-            ("held", "A", 2, 0), ("more", "A", 1, 0), ("tried", "B", 1, 2), ("urgent", "B", 2, 9)
-        ):  # fmt: skip
-            scene.know(consumer_id, group, cpu, priority=priority)
-        for consumer_id in ("held", "more"):
-            scene.manager.allocate_forest("F", consumer_id)
-        scene.manager.try_allocate_forest("F", "tried")
-        return scene
-
-    def views(scene: Scene) -> list[TreeView]:
-        scene.manager.verify()
-        return [scene.manager.view(tree) for tree in scene.trees]
-
-    @contextmanager
-    def call() -> Iterator[Callable[[], object]]:
-        scene = prepared()
-        yield lambda: CHANGES[name](scene.manager)
-
-    done = prepared()
-    expected = [views(done)]
-    CHANGES[name](done.manager)
-    expected.append(views(done))
-    assert expected[0] != expected[1]
-    points = points_in(call)
-    for point in points[:: len(points) // 60]:
-        scene = prepared()
-        Interruption(point).run(lambda scene=scene: CHANGES[name](scene.manager))  # type: ignore[misc]
-        assert not is_locked(scene.manager._lock), point
-        assert views(scene) in expected, point

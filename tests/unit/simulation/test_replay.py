@@ -29,7 +29,6 @@ from ugm.simulation import (
     JobOrderName,
     JobRejection,
     LimitSummary,
-    Progress,
     UserImpact,
     WaitingTime,
     simulate,
@@ -82,20 +81,6 @@ def test_a_release_starts_the_oldest_job_that_fits() -> None:
     assert WaitingTime(5, 3, 8 + 17 + 39, 39, 39) == report.waiting
 
 
-def test_the_oldest_job_goes_first_across_queues() -> None:
-    """What is released at a common limit goes to the oldest job, whatever its queue."""
-    jobs = [job(1, 0, 10, 2), job(2, 1, 10, 2, queue="root.z"), job(3, 2, 10, 2, queue="root.b")]
-
-    assert WaitingTime(3, 2, 9 + 18, 18, 18) == simulate(jobs, two_for_sue()).waiting
-
-
-def test_release_and_submission_in_the_same_second() -> None:
-    """What ends at a second is given back, then waiting jobs are asked for, then those that come at that second."""
-    report = simulate([job(1, 0, 10, 2), job(2, 5, 10, 2), job(3, 10, 1, 2)], two_for_sue())
-
-    assert WaitingTime(3, 2, 5 + 10, 10, 10) == report.waiting
-
-
 def test_what_can_never_fit_is_rejected() -> None:
     """A job above a limit does not wait; equal ones are one line of the report, with the reason."""
     report = simulate([job(1, 0, 10, 3), job(2, 1, 10, 3), job(3, 1, 10, 1)], two_for_sue())
@@ -143,21 +128,6 @@ def test_seconds_are_booked_on_the_limit_that_stands_in_the_way() -> None:
     assert delays == {"root.a": (1, 8), "root": (1, 12)}
 
 
-def test_longest_first() -> None:
-    """Users, limits, and whom each limit delayed come in the order of the waiting, longest first."""
-    below = QueueConfig("z", limits=(LimitConfig(users=("*",), max_applications=1),))
-    config = limited(LimitConfig(users=("bob",), max_applications=2), queues=(below,))
-    jobs = [job(1, 0, 50, queue="root.z"), job(2, 0, 1, queue="root.z")]
-    jobs += [by(BOB, job(number, 0, 10, queue="root.z")) for number in (3, 4)]
-    jobs += [by(BOB, job(5, 0, 3)), *(by(BOB, job(number, 0, 1)) for number in (6, 7, 8))]
-
-    report = simulate(jobs, config)
-
-    assert [(name, waiting.total) for name, waiting in report.users] == [("sue", 50), ("bob", 10 + 3 + 4 + 5)]
-    assert [limit.queue_path for limit in report.limits] == ["root.z", "root"]
-    assert report.limits[0].users == (UserImpact("sue", 1, 50), UserImpact("bob", 1, 10))
-
-
 def test_stopping_the_clock() -> None:
     """Stopped in the middle, the replay says what is still waiting, and books the waiting so far."""
     jobs = [job(1, 0, 100, 2), job(2, 10, 100, 2), job(3, 60, 1, 2)]
@@ -171,26 +141,6 @@ def test_stopping_the_clock() -> None:
         report.end_time,
         report.limits[0].delayed_seconds,
     ) == (2, 1, 1, 50, 40)
-
-
-def test_observer() -> None:
-    """The observer sees the clock and the counts after each event."""
-    seen: list[Progress] = []
-
-    simulate([job(1, 0, 10, 2), job(2, 1, 5, 2)], two_for_sue(), observer=seen.append)
-
-    assert seen == [(0, 1, 1, 0), (1, 2, 1, 1), (10, 2, 1, 0), (15, 2, 0, 0)]
-
-
-def test_a_queue_quota_holds_jobs() -> None:
-    """The maximum of a queue holds the jobs of all its users together, and is reported like any other limit."""
-    config = limited(queues=(QueueConfig("a", resources=QueueResources(max=Resource(vcore=4))),))
-    jobs = [job(1, 0, 10, 3), by(BOB, job(2, 1, 5, 2)), job(3, 2, 1)]
-
-    (figures,) = simulate(jobs, config).limits
-
-    key = ("queue", "root.a", "", "vcore", "root.a")
-    assert LimitSummary(*key, 4, 4, "root.a", 1, 1, 9, 0, (UserImpact("bob", 1, 9),)) == figures
 
 
 def test_what_the_cluster_does_not_offer() -> None:

@@ -100,41 +100,6 @@ def _fill(store: Store, acknowledged: list[str]) -> None:
             acknowledged.append(name)
 
 
-def test_a_start_on_a_full_disk(small_disk: Path) -> None:
-    """A store that was killed can be read on a full disk, and written when there is room."""
-    location = str(small_disk / "store")
-    (small_disk / "other").write_bytes(bytes(700_000))
-    with writing_process(location) as process:
-        time.sleep(0.1)
-        process.kill()
-    with suppress(OSError), (small_disk / "other").open("ab", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
-    before = names(location)
-    assert before
-    with suppress(StoreError), open_store(location) as store:
-        put(store, held("x", 10**4000))
-    (small_disk / "other").unlink()
-    with open_store(location) as store:
-        put(store, held("y"))
-    assert set(names(location)) >= {*before, "y"}
-
-
-def test_a_file_that_is_moved(tmp_path: Path) -> None:
-    """While the file is not in its place, nothing is acknowledged; when it is back, the change in doubt is there."""
-    place, other = tmp_path / "store", tmp_path / "moved"
-    with open_store(place) as store:
-        put(store, submitted())
-        place.rename(other)
-        for name in ("a", "b"):
-            with pytest.raises(StoreError):
-                put(store, held(name))
-        assert not place.exists()
-        other.rename(place)
-        put(store, held("c"))
-    assert names(place) == ["a", "c"]
-
-
 # PostgreSQL
 
 

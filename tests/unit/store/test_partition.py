@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -227,17 +226,3 @@ def test_a_reader_that_is_late(location: StoreLocation) -> None:
         assert reader.refresh() == partition.store.number
         assert state_of(reader) == state_of(partition)
         assert isinstance(reader, FollowingPartition)
-
-
-def test_a_forked_child(tmp_path: Path) -> None:
-    """A forked child has a clear error, and harms nothing."""
-    with begun(tmp_path / "quota.db") as partition:
-        child = os.fork()
-        if child == 0:
-            try:
-                partition.allocate("a", "app", Resource(memory=1))
-            except StoreError as error:
-                os._exit(0 if "forked" in str(error) else 2)
-            os._exit(1)
-        assert os.waitpid(child, 0)[1] == 0
-        assert partition.allocate("a", "app", Resource(memory=1))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
 import pytest
 
-from support.partition_fixtures import SUE, config
+from support.partition_fixtures import config
 from support.store_fixtures import (
-    APPLICATION,
     allocation,
     filled,
     fold,
@@ -111,17 +109,6 @@ def test_time_never_goes_back(location: StoreLocation) -> None:
         assert store.load().at == 5000
 
 
-def test_the_order_of_rows(location: StoreLocation) -> None:
-    """Rows have the order of their insertion, whatever was folded together."""
-    with open_store(location) as store:
-        put(store, submitted(), held("b"), held("a"), held("c"))
-        fold(store)
-        put(store, Change("allocation", "a", allocation("a"), allocation("a", 9)))
-        put(store, removed("b"))
-        put(store, held("b"))
-    assert names(location) == ["a", "c", "b"]
-
-
 def test_values_that_no_database_stores(location: StoreLocation) -> None:
     """A text with a NUL or half a character is refused, and nothing is appended."""
     with open_store(location) as store:
@@ -145,35 +132,6 @@ def test_sql_users_read_rows(location: StoreLocation) -> None:
 
 
 # Waiting
-
-
-def test_callbacks(location: StoreLocation) -> None:
-    """A callback is called once, when its transaction is durable."""
-    told: list[StoreError | None] = []
-    with open_store(location) as store:
-        number = store.append([submitted()], 0)
-        store.when_durable(number, told.append)
-        store.flush()
-        store.when_durable(number, told.append)
-        assert told == [None, None]
-
-
-def test_many_threads(location: StoreLocation) -> None:
-    """Transactions of many threads get different numbers without gaps, and all are stored."""
-    with open_store(location) as store:
-        put(store, submitted())
-        threads = [Thread(target=_grant, args=(put, store, one)) for one in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert store.number == 161
-    assert sorted(names(location)) == sorted(f"{one}-{number}" for one in range(8) for number in range(20))
-
-
-def _grant(write: Callable[..., int], store: object, thread: int) -> None:
-    for number in range(20):
-        write(store, held(f"{thread}-{number}"))
 
 
 def test_readers_see_one_moment(location: StoreLocation) -> None:
@@ -404,16 +362,6 @@ def test_a_copy_in_postgres(location: StoreLocation, request: pytest.FixtureRequ
     with open_store(target) as store:
         put(store, removed("a1"))
     assert names(target) == ["a0", "a2"]
-
-
-def test_equal_usages_are_one_object(location: StoreLocation) -> None:
-    """Values that occur often are shared after a restart."""
-    written(location, 2)
-    rows = loaded(location)
-    first, second = rows["allocation"].values()
-    assert first.usage is second.usage
-    assert rows["application"] == {"app": APPLICATION}
-    assert rows["application"]["app"].user == SUE
 
 
 def test_models_that_cannot_be_captured(

@@ -20,7 +20,6 @@ from ugm.store.reader import StoreLocation
 
 #: Another application, of another user in another queue.
 _BOBS = APPLICATION._replace(application_id="bob", user=BOB, queue_path="root.b")
-_DAY = 86_400
 
 
 def sums(location: StoreLocation, by: Wrong, **options: Wrong) -> dict[str | None, int]:
@@ -59,21 +58,6 @@ def test_sums(store: Store, location: StoreLocation) -> None:
         assert sums(location, "application") == {"app": 22_000, "bob": 10_000}
         assert sums(location, "user", queue="root.b") == {"bob": 10_000}
         fold(store)
-
-
-def test_between_two_instants(store: Store, location: StoreLocation) -> None:
-    """Only the time between the instants counts, without the last instant and without the future."""
-    assert store.number == 6
-    assert sums(location, "user", since=4.5, until=6) == {"sue": 3 * 500 + 5 * 1000, "bob": 2 * 1500}
-    assert sums(location, "user", since=7, until=99) == {"bob": 4000}
-    assert sums(location, "user", since=0, until=1) == {}
-    assert sums(location, "user", since=0, until=0) == {}
-
-
-def test_pending_allocations_do_not_count(store: Store, location: StoreLocation) -> None:
-    """Usage is the amounts that were held."""
-    put(store, Change("allocation", "c", None, allocation("c", 50, AllocationState.PENDING)), at=9000)
-    assert sums(location, "user", since=9, clock=lambda: 20) == {"bob": 22_000}
 
 
 def test_no_group(store: Store, location: StoreLocation) -> None:
