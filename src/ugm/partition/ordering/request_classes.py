@@ -12,7 +12,7 @@ Invariant: a blocked request is denied. An open request may fit.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.counters import Counter, fits
@@ -177,6 +177,13 @@ class RequestClasses:
         for limit, classes in by_limit.items():
             if not self._has_room(limit):
                 self._block(limit, classes)
+
+    def blocked_by_queues(self) -> Iterator[RequestClass]:
+        """Yield the classes that limits of queues block."""
+        for (kind, _), limits in self._blocked.items():
+            if kind == TrackingType.QUEUE:
+                for limit in limits.values():
+                    yield from limit.classes
 
     def _block(self, limit: BlockingLimit, classes: Iterable[RequestClass]) -> None:
         limit = self._blocked.setdefault(limit.owner, {}).setdefault(limit.key(), limit)

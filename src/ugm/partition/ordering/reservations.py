@@ -47,7 +47,7 @@ class _Trial:
     yet: a request that was reserved after them could keep those requests waiting that the pass has granted before it.
     """
 
-    __slots__ = ("before_grants", "dropped", "ends", "reservations")
+    __slots__ = ("before_grants", "dropped", "ends", "has_ended", "reservations")
 
     #: The reservations and `dropped` before the first grant; None before it.
     before_grants: tuple[dict[str, str], set[str]] | None
@@ -56,11 +56,14 @@ class _Trial:
     dropped: set[str]
     #: What the requests that the pass has granted free at their ends.
     ends: list[Change]
+    #: Whether a reservation has ended since the trial began, or since `Reservations.have_ended` was called.
+    has_ended: bool
     reservations: dict[str, str]
 
     def __init__(self, reservations: Mapping[str, str]) -> None:
         self.before_grants = None
         self.ends = []
+        self.has_ended = False
         self.dropped = set()
         self.reservations = dict(reservations)
 
@@ -74,6 +77,7 @@ class _Trial:
         self.reservations.pop(queue_path, None)
         if allocation_id is None:
             self.dropped.add(queue_path)
+            self.has_ended = True
         else:
             self.reservations[queue_path] = allocation_id
 
@@ -82,7 +86,9 @@ class _Trial:
         if self.before_grants is None:
             self.before_grants = dict(self.reservations), set(self.dropped)
         granted = waiting.allocation_id
-        self.reservations = {path: name for path, name in self.reservations.items() if name != granted}
+        kept = {path: name for path, name in self.reservations.items() if name != granted}
+        self.has_ended |= len(kept) < len(self.reservations)
+        self.reservations = kept
         if waiting.row.duration is not None:
             self.ends.append((now + waiting.row.duration, released_places(waiting.application, waiting.row.usage)))
 
@@ -248,6 +254,7 @@ class Reservations:
         self._follow(self._models.clock.now(changes=True))
         self._trial = _Trial(self._state.current_reservations())
         self._drop_blocked()
+        self._trial.has_ended = False
 
     def follow_trial(self) -> None:
         """Bring the plan up to date with the grants of the trial."""
@@ -287,20 +294,17 @@ class Reservations:
         """Return whether a request has a reservation."""
         return allocation_id in self._stored().values()
 
-    def reserved(self) -> frozenset[str]:
-        """Return the requests that have reservations."""
-        return frozenset(self._stored().values())
-
-    def are_all_taken(self) -> bool:
-        """Return whether each queue that reserves capacity has a reservation, or nothing pending."""
+    def may_reserve(self, queue_path: str) -> bool:
+        """Return whether a request of a queue may get a reservation that no other request has."""
         taken = {path for one in self._planned or () for path in one.queue_paths}
-        settings = self._queue_settings
-        paths: Iterable[str] = settings.reserving
-        if settings.has_reserving_template:
-            paths = (path for path in self._state.tree.queues if settings.reserves(path))
-        left = {path for path in paths if path not in taken}
-        names = self._state.tables.requests if left else ()
-        return not any(left.intersection(ancestors(self._queue_path(self._state.allocations[name]))) for name in names)
+        return any(self._queue_settings.reserves(path) and path not in taken for path in ancestors(queue_path))
+
+    def have_ended(self) -> bool:
+        """Return whether the last grant of the trial has ended a reservation."""
+        self.follow_trial()
+        assert self._trial is not None  # noqa: S101 - a trial runs
+        has_ended, self._trial.has_ended = self._trial.has_ended, False
+        return has_ended
 
     def end_trial(self) -> None:
         """End the pass, and record the reservations that it has made or dropped before its first grant."""

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Final, final
 
 from ugm.counters import fits
+from ugm.decision import Violation
 from ugm.identity import TrackingType
 from ugm.model import UserRank
 from ugm.ordering.sort_settings import QueueSettings
@@ -120,16 +121,10 @@ class WakeSearch:
 
     def _is_decided(self) -> bool:
         """Return whether the pass may leave out all blocked requests."""
-        settings, is_uniform = self._settings, self._is_uniform()
-        if not self._is_reserving:
-            return is_uniform or not (settings.has_offsets or settings.has_priority_last)
-        # No blocked request gets a reservation, and none loses one.
-        reserved = map(self._classes.class_of, self._reservations.reserved())
-        return is_uniform and self._reservations.are_all_taken() and self._classes.open.keys().isdisjoint(reserved)
-
-    def _is_uniform(self) -> bool:
-        """Return whether all pending requests have the same priority in all queues."""
-        return len(self._classes.priorities) <= 1 and not self._settings.has_offsets
+        settings = self._settings
+        is_uniform = len(self._classes.priorities) <= 1 and not settings.has_offsets
+        # A request of a higher priority takes the reservation of another one, wherever it comes.
+        return is_uniform or not (self._is_reserving or settings.has_offsets or settings.has_priority_last)
 
     def _search(self) -> list[Allocation]:
         """Return the requests that a pass would grant, each charged.
@@ -138,24 +133,36 @@ class WakeSearch:
             UndecidedError: requests that do not fit decide about the order.
         """
         woken, by_priority = list[Allocation](), dict[int, list[RequestClass]]()
-        for one in self._classes.open:
+        for one in self._candidates():
             by_priority.setdefault(one.priority, []).append(one)
         rank = cache(self._rank)
         for priority in sorted(by_priority, reverse=True):
-            classes = [one for one in by_priority[priority] if one in self._classes.open]
+            candidates = self._candidates()
+            classes = [one for one in by_priority[priority] if one in candidates]
             order = CandidateOrder(self._state, self._settings, rank, self._classes, priority, classes)
             while (first := order.pop()) is not None:
                 _, request, position, found = first
-                if self._is_granted(found, request.row):
+                if found in self._classes.open and self._is_granted(found, request.row):
                     woken.append(request.row)
                     order.grant(request)
                     self._classes.block_again()
-                    order.keep(self._classes.open)
-                    if self._is_reserving and not self._is_decided():
+                    if self._is_reserving and self._reservations.have_ended():
+                        # Another request may get the reservation, but none that comes earlier.
                         raise UndecidedError
+                    order.keep(self._candidates())
+                elif self._is_reserving:
+                    self._reservations.note_blocked(request.row)
                 if found in self._classes.open:
                     order.push(found, position + 1)
         return woken
+
+    def _candidates(self) -> dict[RequestClass, None]:
+        """Return the classes with requests that may fit, or that may get a reservation."""
+        if not self._is_reserving:
+            return self._classes.open
+        reservations, blocked = self._reservations, self._classes.blocked_by_queues()
+        may_reserve = (one for one in blocked if reservations.may_reserve(one.queue_path))
+        return self._classes.open | dict.fromkeys(may_reserve)
 
     def _rank(self) -> UserRank | None:
         read = rank_of(self._state)
@@ -211,14 +218,16 @@ class WakeSearch:
     def _is_denied(self, found: RequestClass, row: Allocation) -> bool:
         """Return whether a limit denies a request, and block its class by the limit."""
         application, vector = self._state.applications[row.application_id], self._state.vector(row.usage)
-        for counter in application.queue.chain:
+        # A class that may get a reservation is blocked by another limit, if there is one, until it has room.
+        for counter in () if self._is_reserving else application.queue.chain:
             if not fits((counter,), vector):
                 owner = TrackingType.QUEUE, counter.queue_path
                 self._classes.block(found, BlockingLimit(owner, row.usage, counter))
                 return True
         self.tests += 1
         violations = self._admission.violations(application, self._granted(row))
-        limit = self._classes.limit_of(application, violations[0], row.usage) if violations else None
+        denial = min(violations, key=_is_of_queue, default=None)
+        limit = None if denial is None else self._classes.limit_of(application, denial, row.usage)
         if limit is not None:
             self._classes.block(found, limit)
         return bool(violations)
@@ -280,3 +289,7 @@ class WakeSearch:
         """Open what released requests, and woken ones that were not charged, have closed."""
         self._classes.reopen(self._charged)
         self._charged.clear()
+
+
+def _is_of_queue(violation: Violation) -> bool:
+    return violation.kind == TrackingType.QUEUE
