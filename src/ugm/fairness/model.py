@@ -58,6 +58,8 @@ class FairShares(ReportingModel):
 
     __slots__ = ("_accounts", "_groups", "_listed", "_tree", "decay", "default_shares", "now", "tree", "usage")
 
+    #: Shares only order requests.
+    may_deny: Final = False
     #: What the users have used, by name.
     usage: DecayedUsage[Any]
     #: The groups of each user that has used something, when it last began to.

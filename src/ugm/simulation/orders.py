@@ -93,6 +93,9 @@ class PeriodicShares:
 
     __slots__ = ("_now", "_rank", "_ranked_at", "_shares")
 
+    #: Shares only order requests.
+    may_deny: Final = False
+
     def __init__(self, config: PartitionConfig) -> None:
         self._shares: Final = declared_shares(config.ugm.fair_share or _EQUAL_SHARES)
         self._rank: UserRank | None = None

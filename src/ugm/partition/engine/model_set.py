@@ -117,6 +117,8 @@ class ModelSet:
     pending: tuple[QuotaModel, ...]
     _seeing_operations: tuple[SeesOperations, ...]
     _timed: tuple[TimedModel, ...]
+    #: Whether a model may deny a request.
+    may_deny: bool
 
     def __init__(self, models: Iterable[QuotaModel], lock: EngineLock, clock: PartitionClock | None = None) -> None:
         if not isinstance(models, Iterable):
@@ -149,6 +151,7 @@ class ModelSet:
     def _refresh(self) -> None:
         """Note which models are used, and what they need, after a change of the models or of their states."""
         usable = self._usable = tuple(model for model in self.all if not self.is_unusable(model))
+        self.may_deny = any(getattr(model, "may_deny", True) or self.is_unusable(model) for model in self.all)
         self._suspensions = tuple(suspension(model) for model in self.all if self.is_unusable(model))
         self._checked = tuple((model, model if hasattr(model, "reset") else None) for model in usable)
         self.pending = tuple(model for model in usable if counts_pending(model))

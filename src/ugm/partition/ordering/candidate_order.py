@@ -17,7 +17,7 @@ must be made.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any, Final, TypeAlias, final
@@ -26,6 +26,7 @@ from ugm.identity import ROOT
 from ugm.model import UserRank
 from ugm.ordering.ratios import ZERO_RATIO, Ratio, fair_maximum, shares
 from ugm.ordering.sort_settings import QueueSettings
+from ugm.partition.engine.application import Application
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.ordering.request_classes import RequestClass, RequestClasses, WaitingRequest
 from ugm.queues.tree import Queue
@@ -72,6 +73,9 @@ class CandidateOrder:
         #: The candidates of each queue, as a heap, and the children with candidates.
         self._heaps: Final[dict[str, list[Candidate]]] = {}
         self._children: Final[dict[str, dict[str, None]]] = {ROOT: {}}
+        #: The values of the applications and queues that were compared, until a grant changes them.
+        self._values: Final[dict[str, Any]] = {}
+        self._ratios: Final[dict[str, Ratio]] = {}
         #: The usage of the queues that were compared, and the oldest requests below queues.
         self._used: Final[dict[str, dict[str, int]]] = {}
         self._oldest: Final[dict[str, tuple[float, float]]] = {}
@@ -125,12 +129,26 @@ class CandidateOrder:
         heap = self._heaps[path]
         found = heappop(heap)
         if not heap:
-            del self._heaps[path]
-            while path != ROOT and not self._children.get(path):
-                above = path.rpartition(".")[0]
-                del self._children[above][path]
-                path = above
+            self._end(path)
         return found
+
+    def drop(self, classes: Collection[RequestClass]) -> None:
+        """Leave out some classes."""
+        for path in {ROOT if self._is_flat else one.queue_path for one in classes}:
+            heap = self._heaps.get(path)
+            if heap:
+                heap[:] = [one for one in heap if one[3] not in classes]
+                heapify(heap)
+                if not heap:
+                    self._end(path)
+
+    def _end(self, path: str) -> None:
+        """Note that a queue has no candidates left."""
+        del self._heaps[path]
+        while path != ROOT and not self._children.get(path):
+            above = path.rpartition(".")[0]
+            del self._children[above][path]
+            path = above
 
     def grant(self, request: WaitingRequest) -> None:
         """Follow the grant of a request that was taken out."""
@@ -138,28 +156,16 @@ class CandidateOrder:
         self._granted[request.row.application_id] = request
         for queue in self._state.tree.queues[path].lineage():
             self._granted[queue.queue_path] = request
+            self._ratios.pop(queue.queue_path, None)
             used = self._used.get(queue.queue_path)
             if used is not None:
                 for name, amount in usage.items():
                     used[name] = used.get(name, 0) + amount
         if self._settings.of(path).policy == "fair" and path in self._heaps:
             # Other classes may have requests of the same application.
+            self._values.pop(request.row.application_id, None)
             heap = [(self._value(path, request), request, *rest) for _, request, *rest in self._heaps[path]]
             self._heaps[path] = sorted(heap)
-
-    def keep(self, classes: Container[RequestClass]) -> None:
-        """Leave out all classes but some."""
-        heaps = {path: [one for one in heap if one[3] in classes] for path, heap in self._heaps.items()}
-        self._heaps.clear()
-        self._children.clear()
-        self._children[ROOT] = {}
-        if self._is_flat and heaps.get(ROOT):
-            heapify(heaps[ROOT])
-            self._heaps.update(heaps)
-            return
-        for heap in heaps.values():
-            for _, _, position, one in heap:
-                self.push(one, position)
 
     # Comparisons
 
@@ -232,10 +238,16 @@ class CandidateOrder:
 
     def _value(self, path: str, request: WaitingRequest) -> Any:  # noqa: ANN401 - values of one queue are comparable
         """Return the value by which the application of a request is compared before its submission."""
+        name = request.row.application_id
+        found = self._values.get(name)
+        if found is None:
+            found = self._values[name] = self._value_of(path, self._state.applications[name])
+        return found
+
+    def _value_of(self, path: str, application: Application) -> Any:  # noqa: ANN401 - as above
         policy = self._settings.of(path).policy
         if policy == "fifo":
             return 0
-        application = self._state.applications[request.row.application_id]
         if policy == "share":
             rank = self._rank()
             return 0 if rank is None else rank.position_of_user(application.row.user.name)
@@ -246,10 +258,13 @@ class CandidateOrder:
         """Return the part that a queue uses."""
         if self._settings.of(above).by_submission:
             return ZERO_RATIO
-        queue, used = self._state.tree.queues[path], self._used.get(path)
-        if used is None:
-            used = self._used[path] = dict(queue.usage() if queue.counter is None else queue.counter.used())
-        return Ratio.used(used, _guaranteed(queue), self._fair_maximum(queue))
+        found = self._ratios.get(path)
+        if found is None:
+            queue, used = self._state.tree.queues[path], self._used.get(path)
+            if used is None:
+                used = self._used[path] = dict(queue.usage() if queue.counter is None else queue.counter.used())
+            found = self._ratios[path] = Ratio.used(used, _guaranteed(queue), self._fair_maximum(queue))
+        return found
 
     def _fair_maximum(self, queue: Queue) -> Mapping[str, int]:
         below = [one.quota.max_resources for one in queue.lineage()][-2::-1]

@@ -168,8 +168,9 @@ class RequestClasses:
         """Let a limit block an open class."""
         self._block(limit, [found])
 
-    def block_again(self) -> None:
-        """Block the open classes that the limit denies now that has blocked them last."""
+    def block_again(self) -> set[RequestClass]:
+        """Block and return the open classes that the limit denies now that has blocked them last."""
+        blocked = set[RequestClass]()
         by_limit: dict[BlockingLimit, list[RequestClass]] = {}
         for found in self.open:
             if found.limit is not None:
@@ -177,6 +178,8 @@ class RequestClasses:
         for limit, classes in by_limit.items():
             if not self._has_room(limit):
                 self._block(limit, classes)
+                blocked.update(classes)
+        return blocked
 
     def blocked_by_queues(self) -> Iterator[RequestClass]:
         """Yield the classes that limits of queues block."""
@@ -235,7 +238,7 @@ class RequestClasses:
                 self._forget(application_id, name)
             return
         row, pending = application.row, application.pending
-        is_single = application.holding is not None or len(pending) > 1 or bool(self._models)
+        is_single = application.holding is not None or len(pending) > 1 or self._models.may_deny
         path, is_running = row.queue_path, application.holding is not None
         facts = _Facts(row.number, row.user.name, row.group or "", path, is_running, is_single)
         self._facts[application_id] = facts

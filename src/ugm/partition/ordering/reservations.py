@@ -264,7 +264,7 @@ class Reservations:
     def objection_key(self, row: Allocation) -> tuple[object, ...]:
         """Return what decides about objections to a request besides its class."""
         holding = self._state.applications[row.application_id].holding
-        if self._models:
+        if self._models.may_deny:
             return holding is None, row.application_id, row.duration
         planned = self._planned or ()
         shared = any(one.request.row.application_id == row.application_id for one in planned)
@@ -342,7 +342,7 @@ class Reservations:
         """Return the violation of a request with which other quota models would deny a reserved one."""
         models = self._models
         # A model that depends on the time may count a request that has ended.
-        if not models or (waiting.ends_by(self._now, one.start) and not models.clock.is_read_first):
+        if not models.may_deny or (waiting.ends_by(self._now, one.start) and not models.clock.is_read_first):
             return None
         if any(isinstance(violation, SetupViolation) for violation in models.check(waiting.claim)):
             # A model need not be able to charge a claim for which it is not set up. It denies the request itself.

@@ -145,11 +145,11 @@ class WakeSearch:
                 if found in self._classes.open and self._is_granted(found, request.row):
                     woken.append(request.row)
                     order.grant(request)
-                    self._classes.block_again()
+                    blocked = self._classes.block_again()
                     if self._is_reserving and self._reservations.have_ended():
                         # Another request may get the reservation, but none that comes earlier.
                         raise UndecidedError
-                    order.keep(self._candidates())
+                    order.drop(blocked.difference(self._candidates()) if self._is_reserving else blocked)
                 elif self._is_reserving:
                     self._reservations.note_blocked(request.row)
                 if found in self._classes.open:
