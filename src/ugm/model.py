@@ -449,8 +449,8 @@ class UserRank(Protocol):
 class RankingModel(QuotaModel, Protocol):
     """A quota model that ranks the users of a partition, for queues whose applications are ordered by their users.
 
-    A model that only ranks users, and never denies a claim, says so by an attribute ``may_deny`` that is False. Then one
-    test answers all equal requests of a user.
+    A model that only ranks users, and never denies a claim, says so by an attribute ``may_deny`` that is False. Then
+    one test answers all equal requests of a user.
     """
 
     def capture_rank(self, users: Iterable[UserGroup] = ()) -> Callable[[], UserRank]:
