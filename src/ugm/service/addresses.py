@@ -8,25 +8,23 @@ Address(path='/run/ugm.sock', host='', port=0, is_encrypted=False)
 
 from __future__ import annotations
 
+import os
 import ssl
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from itertools import cycle
-from time import monotonic
-from typing import Final, final
+from typing import Final
 from urllib.parse import urlsplit
 
 from ugm.arguments import require_seconds
 from ugm.errors import RequestError
+from ugm.service.errors import UnavailableError
 
-__all__ = ["MAX_CLIENT_NAME", "Address", "AddressChoice", "LeaderAccess", "parse_addresses"]
+__all__ = ["MAX_CLIENT_NAME", "Address", "LeaderAccess", "parse_addresses"]
 
 #: The maximum length of the name of a client, in characters.
 MAX_CLIENT_NAME: Final = 256
 #: The maximum length of a token, in characters. A greeting has 65,536 bytes.
 _LARGEST_TOKEN: Final = 4096
-#: The time for which an address that did not answer is avoided, in seconds.
-_AVOIDED: Final = 2.0
 _EXPECTED: Final = "expected unix:/path/of/socket, tcp://host:port or tls://host:port"
 _EXPECTED_HOST: Final = "expected a host name with labels of 1 to 63 valid characters, or an IP address"
 
@@ -109,8 +107,8 @@ class LeaderAccess:
     """The arguments with which a client connects to the leader; see `ugm.connect`.
 
     Raises:
-        RequestError: *client* or *token* cannot be sent, *deadline* is not a time, *tls* is no context of a client, or
-            an address is plain TCP to another machine.
+        RequestError: *client* or *token* cannot be sent, *deadline* is not a time, *tls* is no context of a client,
+            *read_only* is not a bool, or an address is plain TCP to another machine.
     """
 
     addresses: str
@@ -118,6 +116,10 @@ class LeaderAccess:
     token: str = field(repr=False)
     tls: ssl.SSLContext | None
     deadline: float
+    read_only: bool = False
+    #: The addresses of all processes that may lead.
+    parsed: tuple[Address, ...] = field(init=False)
+    _process: int = field(init=False, default_factory=os.getpid)
 
     def __post_init__(self) -> None:
         if not _is_text(self.client) or len(self.client) > MAX_CLIENT_NAME:
@@ -128,12 +130,28 @@ class LeaderAccess:
             raise RequestError("token", "not shown", reason)
         if self.tls is not None and not _is_client_context(self.tls):
             raise RequestError("tls", self.tls, "expected an SSLContext of a client, or None")
+        if type(self.read_only) is not bool:
+            raise RequestError("read_only", self.read_only, "expected True or False")
         require_seconds("deadline", self.deadline)
-        for address in parse_addresses(self.addresses):
+        object.__setattr__(self, "parsed", parse_addresses(self.addresses))
+        for address in self.parsed:
             if not address.is_encrypted and not address.is_local:
                 # A token would be sent in clear text.
                 reason = "plain TCP is only for addresses of this machine; use tls://"
                 raise RequestError("addresses", str(address), reason)
+
+    def error(self, reason: str, kind: type[UnavailableError] = UnavailableError) -> UnavailableError:
+        """Return the error that no leader can be reached."""
+        return kind(tuple(map(str, self.parsed)), reason)
+
+    def require_own_process(self) -> None:
+        """Check that the connection was opened by this process.
+
+        Raises:
+            UnavailableError: this is a forked child.
+        """
+        if os.getpid() != self._process:
+            raise self.error("the connection was opened before this process was forked")
 
 
 def _is_client_context(value: object) -> bool:
@@ -148,64 +166,3 @@ def _is_text(value: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-@final
-class AddressChoice:
-    """Chooses the address of the next attempt to connect.
-
-    The addresses take turns. The one that another process names as the leader comes first. An address that accepts
-    connections but does not answer, as that of a stopped process, is avoided for a while.
-
-    Args:
-        addresses: the addresses of all processes that may lead.
-    """
-
-    __slots__ = ("_addresses", "_avoided", "_is_suggested", "_suggested", "_turn")
-
-    def __init__(self, addresses: tuple[Address, ...]) -> None:
-        self._addresses: Final = addresses
-        self._turn: Final = cycle(addresses)
-        self._avoided: Final[dict[Address, float]] = {}
-        self._suggested: Address | None = None
-        #: Whether the last choice was one that another process had named.
-        self._is_suggested = False
-
-    def __str__(self) -> str:
-        return ", ".join(map(str, self._addresses))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The addresses as texts."""
-        return tuple(map(str, self._addresses))
-
-    @property
-    def has_suggestion(self) -> bool:
-        """True if another process has just named the next address, so that it can be tried without a pause."""
-        # Two processes that stand by may each take the other for the leader.
-        return self._suggested is not None and not self._is_suggested
-
-    def suggest(self, address: str) -> None:
-        """Try an address next, unless it is empty or avoided."""
-        if address:
-            suggested = Address.parse(address)
-            self._suggested = None if self._is_avoided(suggested) else suggested
-
-    def avoid(self, address: Address) -> None:
-        """Avoid an address that does not answer."""
-        self._avoided[address] = monotonic() + _AVOIDED
-
-    def next(self) -> Address:
-        """Return the address to try now."""
-        suggested, self._suggested = self._suggested, None
-        self._is_suggested = suggested is not None
-        if suggested is not None:
-            return suggested
-        for _ in self._addresses:
-            address = next(self._turn)
-            if not self._is_avoided(address):
-                return address
-        return next(self._turn)
-
-    def _is_avoided(self, address: Address) -> bool:
-        return self._avoided.get(address, 0.0) > monotonic()

@@ -6,22 +6,19 @@ it; those that threads make at the same time share one write.
 
 from __future__ import annotations
 
-import asyncio
-import os
 import ssl
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from threading import Thread
+from contextlib import suppress
 from time import monotonic, sleep
-from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar, final
 
 from ugm.errors import RequestError
 from ugm.events import Subscriber
-from ugm.service.addresses import LeaderAccess, parse_addresses
-from ugm.service.connection import MAX_OUTSTANDING, AsyncConnection
-from ugm.service.errors import DeadlineError, UnavailableError
+from ugm.service.addresses import LeaderAccess
+from ugm.service.connection import MAX_OUTSTANDING, AsyncConnection, LoopThread
+from ugm.service.errors import DeadlineError
 from ugm.service.operations import Operation
 from ugm.service.remote_partition import AsyncRemotePartition, AsyncRemoteSessions, RemotePartition, RemoteSessions
 from ugm.service.subscription import AsyncSubscription, Subscription
@@ -41,62 +38,18 @@ _GRACE: Final = 30.0
 
 
 @final
-class BlockingConnection:
+class BlockingConnection(LoopThread[AsyncConnection]):
     """A connection to the leader of a service, for threads.
 
     Args:
         access: the way to the leader.
-        is_reader: whether only queries are made.
-
-    Raises:
-        DeadlineError: no leader can be reached within the deadline.
-        ProtocolError: the service refuses this client.
     """
 
-    _loop: asyncio.AbstractEventLoop
-    _connection: AsyncConnection
-
-    def __init__(self, access: LeaderAccess, *, is_reader: bool = False) -> None:
-        self.access: Final = access
-        self._names: Final = tuple(map(str, parse_addresses(access.addresses)))
-        self._owner: Final = os.getpid()
-        self._is_closed = False
-        #: Calls that the loop has not begun yet.
+    def __init__(self, access: LeaderAccess) -> None:
+        #: Calls that the loop has not begun yet, and whether it is going to begin them.
         self._queue: Final = deque[tuple[Operation, bytes, Future[Any]]]()
-        begun: Future[None] = Future()
-        self._thread: Final = Thread(target=self._run, args=(begun, is_reader), name="ugm-client", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError as error:
-            raise UnavailableError(self._names, f"the system has no thread for it: {error}") from error
-        try:
-            begun.result()
-        except BaseException:
-            self.close()
-            raise
-
-    def _run(self, begun: Future[None], is_reader: bool) -> None:  # noqa: FBT001 - called by the thread
-        try:
-            asyncio.run(self._serve(begun, is_reader))
-        except BaseException as error:  # noqa: BLE001 - delivered
-            failure = UnavailableError(self._names, f"the thread of the connection failed: {error!r}")
-            if not begun.done():
-                begun.set_exception(failure)
-
-    async def _serve(self, begun: Future[None], is_reader: bool) -> None:  # noqa: FBT001 - as above
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        self._connection = AsyncConnection(self.access, is_reader=is_reader)
-        try:
-            await self._connection.open()
-        except Exception as error:  # noqa: BLE001 - delivered
-            begun.set_exception(error)
-            return
-        begun.set_result(None)
-        try:
-            await self._stopping.wait()
-        finally:
-            await self._connection.close()
-            self._begin_calls()
+        self._is_scheduled = False
+        super().__init__("ugm-client", access, lambda: AsyncConnection(access))
 
     @property
     def session(self) -> str:
@@ -107,20 +60,6 @@ class BlockingConnection:
     def staleness(self) -> Staleness | None:
         """The age of the last answer to a reader."""
         return self._connection.staleness
-
-    def close(self) -> None:
-        """End the session. Calls in progress fail."""
-        self._is_closed = True
-        if os.getpid() == self._owner and self._thread.is_alive():
-            stopping = getattr(self, "_stopping", None)
-            if stopping is not None:
-                try:
-                    self._loop.call_soon_threadsafe(stopping.set)
-                except RuntimeError:
-                    return
-            self._thread.join()
-
-    # Calls
 
     def call(self, operation: Operation, arguments: bytes, /) -> Any:  # noqa: ANN401 - the result of the operation
         """Execute an operation, and return its result or raise its error."""
@@ -139,43 +78,40 @@ class BlockingConnection:
             UnavailableError: the connection was closed, or belongs to another process.
             DeadlineError: too many calls were outstanding until the deadline.
         """
-        if os.getpid() != self._owner:
-            raise UnavailableError(self._names, "the connection was opened before this process was forked")
-        if self._is_closed:
-            raise UnavailableError(self._names, "the connection was closed")
+        self.access.require_own_process()
+        queue, end = self._queue, monotonic() + self.access.deadline
+        while len(queue) + self._connection.outstanding >= MAX_OUTSTANDING:
+            if monotonic() > end:
+                raise self.access.error("too many calls are outstanding", DeadlineError)
+            sleep(_PAUSE)
         future: Future[Any] = Future()
-        queue = self._queue
-        if len(queue) + self._connection.outstanding >= MAX_OUTSTANDING:
-            self._wait_for_room()
         queue.append((operation, arguments, future))
-        if len(queue) == 1:
+        if not self._is_scheduled and self._loop is not None:
+            self._is_scheduled = True
             try:
                 self._loop.call_soon_threadsafe(self._begin_calls)
             except RuntimeError:
-                queue.clear()
-                future.cancel()
-                raise UnavailableError(self._names, "the connection was closed") from None
+                # The loop has ended, so the calls fail.
+                self._begin_calls()
         return future
 
-    def _wait_for_room(self) -> None:
-        end = monotonic() + self.access.deadline
-        while len(self._queue) + self._connection.outstanding >= MAX_OUTSTANDING:
-            if monotonic() > end:
-                raise DeadlineError(self._names, "too many calls are outstanding")
-            sleep(_PAUSE)
-
     def _begin_calls(self) -> None:
-        queue = self._queue
-        # A thread that finds the queue not empty relies on this loop.
-        while queue:
-            operation, arguments, future = queue[0]
-            try:
-                self._connection.begin(operation, arguments, future)
-            except Exception as error:  # noqa: BLE001 - delivered
-                if not future.done():
-                    future.set_exception(error)
-            queue.popleft()
+        # Before the queue is read: a call that is appended now is found below, or has this method called again.
+        self._is_scheduled = False
+        with suppress(IndexError):
+            while True:
+                operation, arguments, future = self._queue.popleft()
+                try:
+                    self._connection.begin(operation, arguments, future)
+                except Exception as error:  # noqa: BLE001 - delivered
+                    if not future.done():
+                        future.set_exception(error)
         self._connection.flush()
+
+    def _run(self, make: Callable[[], AsyncConnection], begun: Future[None]) -> None:
+        super()._run(make, begun)
+        if self._ended.exception() is None:
+            self._begin_calls()
 
     def promise(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """Call a method of a partition without waiting for the answer; the future gets it."""
@@ -195,8 +131,6 @@ class ConnectedPartition(RemotePartition):
         sessions: the sessions of all clients.
     """
 
-    __slots__ = ("connection", "sessions")
-
     def __init__(self, connection: BlockingConnection) -> None:
         super().__init__(connection)
         self.connection: Final = connection
@@ -205,9 +139,7 @@ class ConnectedPartition(RemotePartition):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -252,8 +184,6 @@ class AsyncConnectedPartition(AsyncRemotePartition):
         sessions: the sessions of all clients.
     """
 
-    __slots__ = ("connection", "sessions")
-
     def __init__(self, connection: AsyncConnection) -> None:
         super().__init__(connection)
         self.connection: Final = connection
@@ -262,9 +192,7 @@ class AsyncConnectedPartition(AsyncRemotePartition):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -273,7 +201,9 @@ class AsyncConnectedPartition(AsyncRemotePartition):
 
     async def subscribe(self, subscriber: Subscriber, *, after: int | None = None) -> AsyncSubscription:
         """Call a function in the loop with all events from now on; see `ConnectedPartition.subscribe`."""
-        return await AsyncSubscription.begin(self.connection.access, subscriber, after)
+        made = AsyncSubscription(self.connection.access, subscriber, after)
+        await made.open()
+        return made
 
 
 def connect(
@@ -304,8 +234,7 @@ def connect(
         DeadlineError: no leader can be reached within the deadline.
         ProtocolError: the service refuses this client.
     """
-    access = LeaderAccess(addresses, client, token, tls, deadline)
-    return ConnectedPartition(BlockingConnection(access, is_reader=_is_reader(read_only)))
+    return ConnectedPartition(BlockingConnection(LeaderAccess(addresses, client, token, tls, deadline, read_only)))
 
 
 async def connect_async(
@@ -318,12 +247,6 @@ async def connect_async(
     read_only: bool = False,
 ) -> AsyncConnectedPartition:
     """Connect to a service and return its partition for asyncio; see `connect`."""
-    connection = AsyncConnection(LeaderAccess(addresses, client, token, tls, deadline), is_reader=_is_reader(read_only))
+    connection = AsyncConnection(LeaderAccess(addresses, client, token, tls, deadline, read_only))
     await connection.open()
     return AsyncConnectedPartition(connection)
-
-
-def _is_reader(read_only: object) -> bool:
-    if type(read_only) is not bool:
-        raise RequestError("read_only", read_only, "expected True or False")
-    return read_only

@@ -49,8 +49,6 @@ class JoinedPartition(ConnectedPartition):
         service: the service of this process, which leads or stands by.
     """
 
-    __slots__ = ("service",)
-
     def __init__(self, connection: BlockingConnection, service: Service) -> None:
         super().__init__(connection)
         self.service: Final = service
@@ -76,8 +74,6 @@ class AsyncJoinedPartition(AsyncConnectedPartition):
     Attributes:
         service: the service of this process, which leads or stands by in a thread of its own.
     """
-
-    __slots__ = ("service",)
 
     def __init__(self, connection: AsyncConnection, service: Service) -> None:
         super().__init__(connection)

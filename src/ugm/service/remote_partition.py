@@ -16,10 +16,8 @@ from ugm.arguments import require_whole
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.partition import AbstractPartition, ConfigPlan
-from ugm.partition.answers.snapshot import PartitionSnapshot
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.config.plan import (
-    ScheduledChange,
     make_config_plan,
     make_scheduled_changes,
     require_confirmed,
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 else:
     Declarations, SessionDeclarations = AbstractPartition, AbstractSessions
 
-__all__ = ["AsyncCaller", "AsyncRemotePartition", "AsyncRemoteSessions", "Caller", "RemotePartition", "RemoteSessions"]
+__all__ = ["AsyncRemotePartition", "AsyncRemoteSessions", "Caller", "RemotePartition", "RemoteSessions"]
 
 #: The operations that follow every change of the partition in its own process, and what a client does instead.
 _LOCAL: Final = {
@@ -47,17 +45,37 @@ _LOCAL: Final = {
 class Caller(Protocol):
     """A connection of a `RemotePartition`."""
 
-    def call(self, operation: Operation, arguments: bytes, /) -> Any:  # noqa: ANN401 - the result of the operation
+    def call(self, operation: Operation, arguments: bytes, /) -> Any:  # noqa: ANN401 - the result, or an awaitable
         """Execute an operation with encoded arguments, and return its decoded result or raise its error."""
         ...
 
 
-class AsyncCaller(Protocol):
-    """A connection of an `AsyncRemotePartition`."""
+class _Remote:
+    """Operations that the leader executes.
 
-    def call(self, operation: Operation, arguments: bytes, /) -> Awaitable[Any]:
-        """Execute an operation; the awaitable returns what `Caller.call` returns."""
-        ...
+    Args:
+        connection: the connection to the leader.
+    """
+
+    def __init__(self, connection: Caller) -> None:
+        self._call: Final = connection.call
+
+    @staticmethod
+    def _then(value: Any, function: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - any result
+        """Return what a function makes of the result of a call."""
+        return function(value)
+
+
+class _AsyncRemote(_Remote):
+    """The same for asyncio: ``call`` returns an awaitable, and so does each method."""
+
+    @staticmethod
+    async def _then(value: Awaitable[Any], function: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - as above
+        return function(await value)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]: ...
 
 
 def _refused(name: str, instead: str) -> Callable[..., NoReturn]:
@@ -81,66 +99,47 @@ def _calling(operation: Operation) -> Callable[..., Any]:
     return call
 
 
-def _with_operations(kind: type, *, of_sessions: bool) -> None:
-    """Add the methods of all operations that a class does not define."""
-    for name, operation in OPERATIONS.items():
-        if operation.is_about_sessions is of_sessions and name not in vars(kind):
-            setattr(kind, name, _calling(operation))
-    if not of_sessions:
-        for name, instead in _LOCAL.items():
-            setattr(kind, name, _refused(name, instead))
-    update_abstractmethods(kind)
+def _plan(self: Any, config: PartitionConfig | None) -> Any:  # noqa: ANN401 - as declared
+    """Return the effects that another configuration would have; see `ugm.partition.AbstractPartition.plan`."""
+    compiled = CompiledConfig.of(config)
+    return self._then(self.plan_input(), lambda given: make_config_plan(given, compiled))
 
 
-class RemotePartition(Declarations):
+def _scheduled_changes(self: Any, *, max_changes: int = 10) -> Any:  # noqa: ANN401 - as declared
+    """Return the next changes of limits by the schedule of the configuration."""
+    count = require_whole("max_changes", max_changes)
+    return self._then(self.plan_input(), lambda given: make_scheduled_changes(given, count))
+
+
+def _apply(self: Any, plan: ConfigPlan, *, confirm: bool = False) -> Any:  # noqa: ANN401 - as declared
+    """Put the configuration of a plan in force."""
+    # The effects of a plan are not sent, so its risks are known only here.
+    require_confirmed(plan, confirm=confirm)
+    return self._call(OPERATIONS["apply"], OPERATIONS["apply"].encode_arguments((plan,), {"confirm": confirm}))
+
+
+class RemotePartition(_Remote, Declarations):
     """A partition whose operations are executed by the leader.
 
     Args:
         connection: the connection to the leader.
     """
 
-    __slots__ = ("_call",)
-
-    def __init__(self, connection: Caller) -> None:
-        self._call: Final = connection.call
-
     @property
     def config(self) -> PartitionConfig | None:
         found: PartitionConfig | None = self._call(OPERATIONS["config"], b"{}")
         return found
 
-    def plan(self, config: PartitionConfig | None) -> ConfigPlan:
-        compiled = CompiledConfig.of(config)
-        return make_config_plan(self.plan_input(), compiled)
 
-    def scheduled_changes(self, *, max_changes: int = 10) -> tuple[ScheduledChange, ...]:
-        count = require_whole("max_changes", max_changes)
-        return make_scheduled_changes(self.plan_input(), count)
-
-    def apply(self, plan: ConfigPlan, *, confirm: bool = False) -> None:
-        # The effects of a plan are not sent, so its risks are known only here.
-        require_confirmed(plan, confirm=confirm)
-        self._call(OPERATIONS["apply"], OPERATIONS["apply"].encode_arguments((plan,), {"confirm": confirm}))
-
-    def snapshot(self) -> PartitionSnapshot:
-        found: PartitionSnapshot = self._call(OPERATIONS["snapshot"], b"{}")
-        return found
-
-
-class RemoteSessions(SessionDeclarations):
+class RemoteSessions(_Remote, SessionDeclarations):
     """The sessions of a service, whose operations are executed by the leader.
 
     Args:
         connection: the connection to the leader.
     """
 
-    __slots__ = ("_call",)
 
-    def __init__(self, connection: Caller) -> None:
-        self._call: Final = connection.call
-
-
-class AsyncRemotePartition:
+class AsyncRemotePartition(_AsyncRemote):
     """A partition whose operations are executed by the leader, for asyncio.
 
     Its methods are those of `RemotePartition`, and return awaitables. The property `config` is a method here.
@@ -151,51 +150,24 @@ class AsyncRemotePartition:
         connection: the connection to the leader.
     """
 
-    __slots__ = ("_call",)
 
-    def __init__(self, connection: AsyncCaller) -> None:
-        self._call: Final = connection.call
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]: ...
-
-    async def plan(self, config: PartitionConfig | None) -> ConfigPlan:
-        """Return the effects that another configuration would have; see `RemotePartition`."""
-        compiled = CompiledConfig.of(config)
-        return make_config_plan(await self.plan_input(), compiled)
-
-    async def scheduled_changes(self, *, max_changes: int = 10) -> tuple[ScheduledChange, ...]:
-        """Return the next changes of limits by the schedule of the configuration; see `RemotePartition`."""
-        count = require_whole("max_changes", max_changes)
-        return make_scheduled_changes(await self.plan_input(), count)
-
-    async def apply(self, plan: ConfigPlan, *, confirm: bool = False) -> None:
-        """Put the configuration of a plan in force; see `RemotePartition`."""
-        require_confirmed(plan, confirm=confirm)
-        await self._call(OPERATIONS["apply"], OPERATIONS["apply"].encode_arguments((plan,), {"confirm": confirm}))
-
-    async def snapshot(self) -> PartitionSnapshot:
-        """Return a copy of the partition at this moment; see `RemotePartition`."""
-        found: PartitionSnapshot = await self._call(OPERATIONS["snapshot"], b"{}")
-        return found
-
-
-class AsyncRemoteSessions:
+class AsyncRemoteSessions(_AsyncRemote):
     """The sessions of a service, for asyncio: the methods of `RemoteSessions`, which return awaitables.
 
     Args:
         connection: the connection to the leader.
     """
 
-    __slots__ = ("_call",)
 
-    def __init__(self, connection: AsyncCaller) -> None:
-        self._call: Final = connection.call
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]: ...
+def _with_operations(kind: type, *, of_sessions: bool) -> None:
+    """Add the methods of all operations that a class does not define."""
+    local: dict[str, Callable[..., Any]] = {"plan": _plan, "scheduled_changes": _scheduled_changes, "apply": _apply}
+    local |= {name: _refused(name, instead) for name, instead in _LOCAL.items()}
+    remote = {name: _calling(one) for name, one in OPERATIONS.items() if one.is_about_sessions is of_sessions}
+    for name, method in (remote if of_sessions else remote | local).items():
+        if name not in vars(kind):
+            setattr(kind, name, method)
+    update_abstractmethods(kind)
 
 
 for _kind in (RemotePartition, AsyncRemotePartition):

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, cast, final
+from typing import Final, Protocol, final
 
 from ugm.errors import RequestError
 from ugm.partition.interface.operations import Role
@@ -34,7 +34,7 @@ from ugm.service.wire import (
     Call,
     ClientMessage,
     Hello,
-    LineReader,
+    Link,
     Moved,
     Ping,
     Pong,
@@ -146,21 +146,17 @@ class Clients(Protocol):
 
 
 @final
-class Connection(asyncio.Protocol):
+class Connection(Link[ClientMessage]):
     """The connection of one client.
 
     Args:
         listener: the listener that has accepted it.
     """
 
-    _transport: asyncio.Transport
-
     def __init__(self, listener: Listener) -> None:
+        limits = listener.limits
+        super().__init__(decode_client_lines, _LARGEST_GREETING, limits.unread, self._take, self._end)
         self._listener: Final = listener
-        self._reader: Final = LineReader(listener.limits.line)
-        self._loop: Final = asyncio.get_running_loop()
-        #: Lines that are sent at the end of this iteration of the loop.
-        self._lines: list[bytes] = []
         self._is_closing = False
         self._is_greeted = False
         #: Whether the client does not read what was sent.
@@ -175,7 +171,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note the connection, unless there are too many."""
-        self._transport = cast("asyncio.Transport", transport)
+        super().connection_made(transport)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -187,32 +183,27 @@ class Connection(asyncio.Protocol):
         if len(self._listener.connections) > self._listener.limits.connections:
             self.abort()
 
-    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - as in the base class
-        """Forget the connection."""
+    def _end(self) -> None:
         self._is_closing = True
         self._hello.cancel()
         self._listener.connections.discard(self)
         self._listener.clients.disconnected(self)
 
-    def data_received(self, data: bytes) -> None:
-        """Handle complete messages."""
+    def _take(self, messages: list[ClientMessage]) -> None:
         if self._is_closing:
             return
         try:
-            messages = self._messages(data)
-            if not self._is_greeted and messages:
+            if not self._is_greeted:
                 self._greet(messages.pop(0))
             if messages and not self._is_closing:
                 self._handle(messages)
-            self._flush()
+            self.flush()
         except ProtocolError as error:
-            self.close(Refused(error.problem, error.reason))
+            self.refuse(error)
 
-    def _messages(self, data: bytes) -> list[ClientMessage]:
-        if not self._is_greeted and len(data) > _LARGEST_GREETING:
-            raise ProtocolError("malformed", "the first message is too long")
-        lines = self._reader.feed(data)
-        return decode_client_lines(lines) if lines else []
+    def refuse(self, error: ProtocolError) -> None:
+        """Send an error, and close the connection."""
+        self.close(Refused(error.problem, error.reason))
 
     def _greet(self, hello: ClientMessage) -> None:
         if not isinstance(hello, Hello):
@@ -227,6 +218,7 @@ class Connection(asyncio.Protocol):
         if len(hello.client) > MAX_CLIENT_NAME:
             raise ProtocolError("malformed", "the name of the client is too long")
         self._is_greeted, self.is_reader = True, hello.is_reader
+        self.max_line: int = self._listener.limits.line
         self.token_name, self.role = found
         self._hello.cancel()
         self._listener.clients.welcome(self, hello)
@@ -241,33 +233,16 @@ class Connection(asyncio.Protocol):
         if messages:
             self._listener.clients.handle(self, messages)
 
-    # Sending
-
-    def send(self, data: bytes) -> None:
-        """Send a line, together with others of this iteration of the loop."""
-        if not self._lines:
-            self._loop.call_soon(self._flush)
-        self._lines.append(data)
-
-    def _flush(self) -> None:
-        lines, self._lines = self._lines, []
-        if not lines or self._transport.is_closing():
-            return
-        if self._transport.get_write_buffer_size() > self._listener.limits.unread:
-            self.abort()
-            return
-        self._transport.write(b"".join(lines))
-
     def pause_writing(self) -> None:
         """Read no more while the client does not read."""
         self.is_paused = True
-        self._transport.pause_reading()
+        self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Read again."""
         self.is_paused = False
         if not self._is_closing:
-            self._transport.resume_reading()
+            self.transport.resume_reading()
             self._listener.clients.readable(self)
 
     def close(self, last: Moved | Refused) -> None:
@@ -275,14 +250,14 @@ class Connection(asyncio.Protocol):
         if not self._is_closing:
             self._is_closing = True
             self.send(line(last))
-            self._flush()
-            self._transport.close()
+            self.flush()
+            self.transport.close()
             self._loop.call_later(self._listener.limits.hello, self.abort)
 
     def abort(self) -> None:
         """Close the connection at once."""
         self._is_closing = True
-        self._transport.abort()
+        self.transport.abort()
 
 
 @final

@@ -331,11 +331,12 @@ class Service:
             raise UnavailableError(tuple(map(str, self._addresses)), "the service does not run")
         return BlockingConnection(self._access(str(self.announced)))
 
-    def _access(self, addresses: str) -> LeaderAccess:
-        return LeaderAccess(addresses, self.name, self._security.token, self._security.client_tls, 10.0)
+    def _access(self, addresses: str, *, read_only: bool = False) -> LeaderAccess:
+        security = self._security
+        return LeaderAccess(addresses, self.name, security.token, security.client_tls, 10.0, read_only)
 
     def _leader_access(self) -> LeaderAccess | None:
-        return self._access(self._standby.leader) if self._standby.leader else None
+        return self._access(self._standby.leader, read_only=True) if self._standby.leader else None
 
     async def serve(self, on_ready: Callable[[], object] | None = None) -> None:
         """Serve until `stop` is called, in the loop of the caller."""

@@ -139,25 +139,19 @@ class Reports:
 
     async def run(self, address: str, standby: Standby) -> None:
         """Report until the task is cancelled."""
-        connection: AsyncConnection | None = None
+        operation = OPERATIONS["report_standby"]
         while True:
             access = self._access()
-            try:
-                if connection is not None and access is not None and access != connection.access:
+            if access is not None:
+                connection = AsyncConnection(access)
+                try:
+                    while access == self._access():
+                        arguments = (self._name, address, standby.number, monotonic() - standby.complete_at)
+                        self._status = await connection.call(operation, operation.encode_arguments(arguments, {}))
+                        self._at = monotonic()
+                        await asyncio.sleep(_REPORT)
+                except ServiceError:
+                    pass
+                finally:
                     await connection.close()
-                    connection = None
-                if access is not None:
-                    connection = connection or AsyncConnection(access, is_reader=True)
-                    arguments = (self._name, address, standby.number, monotonic() - standby.complete_at)
-                    operation = OPERATIONS["report_standby"]
-                    self._status = await connection.call(operation, operation.encode_arguments(arguments, {}))
-                    self._at = monotonic()
-            except ServiceError:
-                if connection is not None:
-                    await connection.close()
-                    connection = None
-            except asyncio.CancelledError:
-                if connection is not None:
-                    await connection.close()
-                raise
             await asyncio.sleep(_REPORT)

@@ -10,7 +10,10 @@ with the same numbers, and the leader does not execute a repeated change again.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, Union, final
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Final, Generic, TypeAlias, TypeVar, Union, cast
 
 import msgspec
 
@@ -28,7 +31,7 @@ __all__ = [
     "ErrorMessage",
     "Follow",
     "Hello",
-    "LineReader",
+    "Link",
     "Moved",
     "Ping",
     "Pong",
@@ -41,6 +44,8 @@ __all__ = [
     "decode_service_lines",
     "line",
 ]
+
+_M = TypeVar("_M")
 
 #: The newest and the oldest version of the messages that this package understands.
 VERSION: Final = 1
@@ -216,8 +221,9 @@ ServiceMessage: TypeAlias = Union[  # noqa: UP007 - as above
 ]
 
 _encode: Final = msgspec.json.Encoder().encode
-_decode_client: Final = msgspec.json.Decoder(ClientMessage).decode_lines
-_decode_service: Final = msgspec.json.Decoder(ServiceMessage).decode_lines
+#: Return the messages in complete lines.
+decode_client_lines: Final[Callable[[bytes], list[ClientMessage]]] = msgspec.json.Decoder(ClientMessage).decode_lines
+decode_service_lines: Final[Callable[[bytes], list[ServiceMessage]]] = msgspec.json.Decoder(ServiceMessage).decode_lines
 
 
 def line(message: ClientMessage | ServiceMessage) -> bytes:
@@ -225,58 +231,85 @@ def line(message: ClientMessage | ServiceMessage) -> bytes:
     return _encode(message) + b"\n"
 
 
-def decode_client_lines(data: bytes) -> list[ClientMessage]:
-    """Return the messages in complete lines of a client.
-
-    Raises:
-        ProtocolError: a line is no such message.
-    """
-    try:
-        messages: list[ClientMessage] = _decode_client(data)
-    except (ValueError, RecursionError) as error:
-        raise ProtocolError("malformed", f"a message cannot be decoded: {error}") from error
-    return messages
-
-
-def decode_service_lines(data: bytes) -> list[ServiceMessage]:
-    """Return the messages in complete lines of a service.
-
-    Raises:
-        ProtocolError: a line is no such message.
-    """
-    try:
-        messages: list[ServiceMessage] = _decode_service(data)
-    except (ValueError, RecursionError) as error:
-        raise ProtocolError("malformed", f"a message cannot be decoded: {error}") from error
-    return messages
-
-
-@final
-class LineReader:
-    """Splits a stream of bytes after complete lines.
+class Link(asyncio.Protocol, Generic[_M]):
+    """One end of a connection: receives messages, and sends lines, of which those of one iteration share a write.
 
     Args:
-        limit: the maximum size of a line in bytes.
+        decode: returns the messages in complete lines.
+        max_line: the maximum size of a received line in bytes.
+        max_unread: the number of bytes that the other side has not read when the connection is ended.
+        receive: called with the messages of each read.
+        lost: called when the connection has ended.
     """
 
-    __slots__ = ("_limit", "_rest")
+    #: The transport of the connection.
+    transport: asyncio.Transport
 
-    def __init__(self, limit: int) -> None:
-        self._limit: Final = limit
+    def __init__(
+        self,
+        decode: Callable[[bytes], list[_M]],
+        max_line: int,
+        max_unread: int,
+        receive: Callable[[list[_M]], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self._loop: Final = asyncio.get_running_loop()
+        self._decode: Final = decode
+        self.max_line: int = max_line
+        self._max_unread: Final = max_unread
+        self._receive: Final = receive
+        self._lost: Final = lost
+        #: The begin of a line whose end was not received yet.
         self._rest = bytearray()
+        #: Lines that are sent at the end of this iteration of the loop.
+        self._lines: list[bytes] = []
+        #: When something was received and handled last, on the monotonic clock.
+        self.heard_at: float = monotonic()
 
-    def feed(self, data: bytes) -> bytes:
-        """Add received bytes, and return all complete lines.
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the connection."""
+        self.transport = cast("asyncio.Transport", transport)
 
-        Raises:
-            ProtocolError: a line is longer than the limit.
-        """
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - as in the base class
+        """Pass the loss on."""
+        self._lost()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass complete messages on."""
         end = data.rfind(b"\n") + 1
-        if not end:
-            self._rest += data
-            if len(self._rest) > self._limit:
-                raise ProtocolError("line-too-long", f"a line has more than {self._limit} bytes")
-            return b""
-        lines = bytes(self._rest) + data[:end] if self._rest else data[:end]
-        self._rest = bytearray(data[end:])
-        return lines
+        lines = bytes(self._rest) + data[:end] if end else b""
+        self._rest = bytearray(data[end:]) if end else self._rest + data
+        if len(self._rest) > self.max_line:
+            self.refuse(ProtocolError("line-too-long", f"a line has more than {self.max_line} bytes"))
+        elif lines:
+            try:
+                messages = self._decode(lines)
+            except (ValueError, RecursionError) as error:
+                self.refuse(ProtocolError("malformed", f"a message cannot be decoded: {error}"))
+            else:
+                self._receive(messages)
+        self.heard_at = monotonic()
+
+    def refuse(self, error: ProtocolError) -> None:  # noqa: ARG002 - a service sends it
+        """End the connection, because the other side has violated the protocol."""
+        self.abort()
+
+    def send(self, data: bytes) -> None:
+        """Send a line, together with others of this iteration of the loop."""
+        if not self._lines:
+            self._loop.call_soon(self.flush)
+        self._lines.append(data)
+
+    def flush(self) -> None:
+        """Send everything now, instead of at the end of this iteration of the loop."""
+        lines, self._lines = self._lines, []
+        if not lines or self.transport.is_closing():
+            return
+        if self.transport.get_write_buffer_size() > self._max_unread:
+            self.abort()
+        else:
+            self.transport.write(b"".join(lines))
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self.transport.abort()
