@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -230,29 +229,6 @@ def check_outages(one: Host, service: QuotaService) -> None:
     service.process.resume()
     gateway.stop_cluster(gateway.call("GET", "/api/v1/clusters/", user="dan")[1].popitem()[0], "dan")
     one.wait_until(lambda: not cluster_of(gateway, "dan"), "the cluster ends")
-
-
-def test_fifty_at_once(tmp_path: Path) -> None:
-    """Fifty clusters and fifty workers that start at once get exactly what fits."""
-    config = CONFIG.replace("vcore: 12", "vcore: 12, workers: 9").replace("vcore: 4, clusters: 2", "vcore: 12")
-    with host("embedded", tmp_path, config) as one, Monitor(one.gateway) as monitor:
-        gateway = one.gateway
-        with ThreadPoolExecutor(50) as pool:
-            users = [f"user{number}" for number in range(50)]
-            started = list(pool.map(lambda user: gateway.start_cluster(user, cheap_scheduler=True), users))
-        assert sum(name.startswith("!The queue dask allows 12 cores") for name in started) == 38
-        one.wait_until(lambda: len(gateway.running()) == 12, "twelve clusters run")
-        for name, user in zip(started, users, strict=True):
-            if not name.startswith("!"):
-                gateway.stop_cluster(name, user)
-        one.wait_until(lambda: not gateway.running(), "they end")
-        dan = gateway.running_cluster("dan", cheap_workers=True)
-        gateway.scale(dan, "dan", 50)
-        one.has_workers(dan, 9)
-        time.sleep(5)
-        assert len(gateway.workers_of(dan)) == 9
-        assert monitor.most["all"] == 12
-        assert monitor.most["dan"] == 10
 
 
 def example(owner: Processes, folder: Path, config: str) -> tuple[HostProcess, str]:

@@ -177,18 +177,6 @@ def test_users_are_denied_and_served_after_a_release(site: Site) -> None:
     site.audit()
 
 
-def test_odd_names(owner: Processes, tmp_path: Path) -> None:
-    """Names may have any characters that the hub allows."""
-    site = Site(owner, tmp_path)
-    names = ["ána maria@example.org", "a'b\"c", "<i>", "k" * 180, "*"]
-    site.hub.add_users(names)
-    for name in names[:-1]:
-        assert site.spawn(name).status == 201, name
-    assert site.hub.spawn("*").status == 409
-    site.hub.stop_server("<i>")
-    site.audit()
-
-
 def test_a_budget_is_used_up_and_renewed(site: Site) -> None:
     """A server with GPUs uses the budget of its user up; an operator adds to it."""
     hub = site.hub
@@ -212,21 +200,6 @@ def test_a_budget_is_used_up_and_renewed(site: Site) -> None:
             assert partition.change_budget(more)
     assert site.spawn("ana", gpu=1).status == 201
     site.audit(within_limits=False)  # what has run past the budget stays exceeded
-
-
-def test_fifty_starts_at_once(site: Site) -> None:
-    """Exactly as many servers start as the limits allow, of all and of a group."""
-    users = [f"{group}{number}" for number in range(25) for group in ("lab", "other")]
-    site.hub.add_users(users)
-    assert site.spawn("eve").status == 201
-    answers = site.hub.spawn_all((user, "") for user in users)
-
-    started = [user for user, answer in zip(users, answers, strict=True) if answer.status == 201]
-    assert len(started) == 5
-    assert sum(user.startswith("lab") for user in started) <= 3
-    assert {answer.status for answer in answers} == {201, 429}
-    assert sorted(site.hub.servers()) == sorted(["eve/", *(f"{user}/" for user in started)])
-    site.audit()
 
 
 def test_the_hub_and_a_server_are_killed(site: Site) -> None:
@@ -307,35 +280,6 @@ def test_the_quota_service_does_not_answer(shared: Site, failure: str) -> None:
     assert shared.spawn("ben").status == 201
     shared.audit_soon()
     assert set(hub.servers()) == {"eve/", "ben/"}
-
-
-def test_the_hub_starts_before_the_quota_service(shared: Site) -> None:
-    """The hub starts and denies; when the service is there, the ledger is compared and servers start."""
-    hub, service = shared.hub, shared.service
-    assert service is not None
-    assert shared.spawn("ana").status == 201
-    hub.kill()
-    service.process.kill()
-    hub.start()
-    assert hub.servers().keys() == {"ana/"}
-    assert hub.spawn("ben").status == 409
-    hub.stop_server("ana")
-    service.start()
-    assert shared.spawn("ben").status == 201
-    shared.audit_soon()
-
-
-def test_a_hub_that_fails_open(owner: Processes, tmp_path: Path) -> None:
-    """If the operator wants so, servers start without the service, and are adopted later."""
-    site = Site(owner, tmp_path, is_shared=True, options=", fails_open=True")
-    assert site.service is not None
-    assert site.spawn("ana").status == 201
-    site.service.process.kill()
-    assert site.hub.spawn("ben").status == 201
-    site.service.start()
-    site.audit_soon()
-    assert site.hub.spawn("ben", "b").status == 201
-    assert site.hub.spawn("ben", "c").status == 429
 
 
 def test_the_example(owner: Processes, tmp_path: Path) -> None:

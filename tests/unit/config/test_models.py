@@ -116,61 +116,6 @@ def test_problems_of_groups() -> None:
     ]
 
 
-def test_problems_of_groups_and_their_relations() -> None:
-    """So are the rules about relations between groups, fields of manifests, and names of trees."""
-    extensions = """
-    elastic:
-      groups:
-      - {name: a, parent: b, isparent: true, max: {vcore: 2}}
-      - {name: b, parent: a, isparent: true, max: {vcore: 2}}
-      - {name: leaf, max: {vcore: 2}}
-      - {name: c, parent: leaf, max: {vcore: 2}}
-      - {name: d, min: {gpu: 1}, max: {vcore: 2}}
-      - {name: team, isparent: true, min: {vcore: 1}, max: {vcore: 4, gpu: 1}}
-      - {name: e, parent: team, min: {gpu: 1}, max: {vcore: 4, gpu: 1}}
-      - {name: f, namespaces: [n], max: {vcore: 1}}
-      - {name: g, namespaces: [n], max: {vcore: 1}}
-      - kind: ElasticQuota
-        metadata:
-          name: h
-          labels: {quota.scheduling.koordinator.sh/tree-id: x, quota.scheduling.koordinator.sh/parent: team}
-        spec: {max: {cpu: 4, gpu: 1}}
-      - kind: ElasticQuota
-        metadata:
-          name: j
-          annotations: {quota.scheduling.koordinator.sh/max-strict-check-resource-keys: '["cpu"]'}
-        spec: {max: {cpu: 1}}
-        status: {used: {cpu: 2}}
-    quotatrees:
-    - tree: {kind: QuotaTree, metadata: {name: ""}, spec: {nodes: {a: {quota: {}}}}}
-      groupby: [{source: queue}]
-"""
-    prefix = "quota.scheduling.koordinator.sh"
-    assert problems(extensions) == [
-        "6:27 elastic.groups[0].parent elastic-parent-not-found",
-        "7:27 elastic.groups[1].parent elastic-parent-not-found",
-        "9:27 elastic.groups[3].parent elastic-parent-is-not-parent",
-        "10:19 elastic.groups[4].min elastic-min-key-not-in-max",
-        "12:33 elastic.groups[6].min elastic-min-keys-not-in-parent",
-        "12:33 elastic.groups[6].min elastic-siblings-min-exceeds-parent-min",
-        "14:19 elastic.groups[8].namespaces elastic-namespace-bound",
-        f"18:61 elastic.groups[9].metadata.labels.{prefix}/tree-id elastic-tree-id-parent-mismatch",
-        "19:9 elastic.groups[9].spec.min elastic-siblings-min-exceeds-parent-min",
-        "25:18 elastic.groups[10].status.used elastic-max-below-used",
-        "27:48 quotatrees[0].tree.metadata.name quotatree-name-invalid",
-    ]
-    manifest = """
-    elastic:
-      groups:
-      - kind: ElasticQuota
-        metadata: {name: i, annotations: {quota.scheduling.koordinator.sh/shared-weight: '{"cpu": -1}'}}
-        spec: {max: {cpu: 4}}
-"""
-    [problem] = problems(manifest)
-    assert problem.startswith("7:90 ")
-    assert problem.endswith("/shared-weight.cpu manifest-invalid")
-
-
 def test_problems_of_trees() -> None:
     """The problems of a tree document and of its structure are reported at their places."""
     extensions = """

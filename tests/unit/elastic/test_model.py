@@ -28,40 +28,6 @@ def _model() -> ElasticModel:
     return ElasticModel(ElasticQuota(ElasticTree(Resource(cpu=60), [*groups, parent])))
 
 
-def test_check_as_if_expected(model: ElasticModel) -> None:
-    """A claim that is not expected is part of the runtime during the check, and leaves no trace."""
-    model.charge(claim("b-1", 40, group="b"))
-
-    assert list(model.check(claim("x", 20))) == []
-    messages = [str(violation) for violation in model.check(claim("x", 41))]
-    assert messages == ["elastic group 'a': 41 cpu requested, 0 of 30 used, 11 too much"]
-    assert model.quota.tree.request("a") == Resource()
-
-
-def test_the_youngest_is_evicted(model: ElasticModel) -> None:
-    """Of equal claims, the one that was charged last is evicted, even if others were refunded and restored."""
-    for name in ("old", "young"):
-        model.charge(claim(name, 10))
-    model.charge(claim("b-1", 40, group="b"))
-    urgent = claim("urgent", 11, priority=1)
-    assert model.evictions(urgent) == ("young",)
-
-    for name in ("young", "old"):
-        model.refund(claim(name, 10))
-    for name in ("young", "old"):
-        model.charge(claim(name, 10))
-    assert model.evictions(urgent) == ("young",)
-
-
-def test_no_evictions_in_vain(model: ElasticModel) -> None:
-    """No eviction is proposed if it would not help, or if no claim is less important."""
-    model.charge(claim("high", 30, priority=9))
-    model.charge(claim("b-1", 40, group="b"))
-
-    assert model.evictions(claim("urgent", 10, priority=5)) == ()
-    assert model.evictions(claim("urgent", 90, priority=10)) == ()
-
-
 @pytest.mark.parametrize(
     ("tags", "options", "messages"),
     [

@@ -6,7 +6,7 @@ import pytest
 
 from support.elastic_fixtures import cpu_runtimes, group
 from ugm import RequestError, Resource
-from ugm.elastic import DEFAULT_GROUP, SYSTEM_GROUP, ElasticGroup, ElasticTree, GroupError
+from ugm.elastic import DEFAULT_GROUP, ElasticTree, GroupError
 
 
 @pytest.fixture(name="tree")
@@ -85,19 +85,3 @@ def test_groups_in_any_order() -> None:
     tree = ElasticTree(Resource(cpu=10), [group("b", "a"), group("a", "p"), group("p")])
 
     assert [each.name for each in tree.groups] == ["p", "a", "b"]
-
-
-def test_a_copy_of_a_tree_whose_built_in_group_names_another_as_its_parent() -> None:
-    """A tree can be copied for any parent of its built-in groups."""
-    tree = ElasticTree(
-        groups=[
-            ElasticGroup("g"),
-            ElasticGroup("a", "g"),
-            ElasticGroup(SYSTEM_GROUP, "a"),
-            ElasticGroup("b", SYSTEM_GROUP),
-        ]
-    )
-
-    assert {group.name: group.parent for group in tree.copy().groups} == {
-        group.name: group.parent for group in tree.groups
-    }

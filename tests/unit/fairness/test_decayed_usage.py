@@ -77,38 +77,10 @@ def test_resize_in_the_middle_of_a_bin() -> None:
     assert list(usage.bins("ana", 22)) == [6, 5 + 15, 10, 0]
 
 
-def test_history_counts_once() -> None:
-    """Old bins are not added to the current one: flux-accounting has 4334 at the end of its period."""
-    usage = halves(bin=604800)
-    for at, amount in ((1, 64), (604802, 64), (1209603, 128), (1814404, 256), (1814405, 12600), (1814406, 4100)):
-        usage.add("ana", amount, at)
-    before, after = usage.value("ana", 2419199), usage.value("ana", 2419200)
-
-    assert before == 16956 + Fraction(128, 2) + Fraction(64, 4) + Fraction(64, 8)
-    assert after == Fraction(16956, 2) + Fraction(128, 4) + Fraction(64, 8)
-
-
-def test_usage_falls_to_zero() -> None:
-    """There is no floor: OpenPBS keeps 1."""
-    usage = halves()
-    usage.add("ana", 5, 0)
-
-    assert usage.value("ana", 40) == 0
-
-
 def test_weights() -> None:
     """A weight of 0 excludes a resource; a queue without weight has infinite usage, never 0 divided by 0."""
     assert cost({"gpu": 1, "vcore": 4}, 3, {"vcore": 0, "gpu": Fraction(1, 2)}) == Fraction(3, 2)
     assert weighted_usage({}, 0) == INFINITE
-
-
-def test_memory_is_bounded() -> None:
-    """A run over a million bins stores only those that count."""
-    usage = halves()
-    usage.start("a", "ana", {"vcore": 1}, 0)
-    usage.stop("a", 10**12)
-
-    assert list(usage.bins("ana", 10**12 + 5)) == [0, 10, 10, 10]
 
 
 def test_long_runs_replace_all_bins() -> None:

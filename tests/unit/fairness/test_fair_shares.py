@@ -97,20 +97,6 @@ def test_explanation_names_the_ranks() -> None:
     )
 
 
-def test_users_that_are_not_listed() -> None:
-    """They get the default shares in the account of their first group that has one; without these, they come last."""
-    accounts = "accounts: {physics: 1, chemistry: 3}, users: {physics/ana: 1}"
-    scene = Scene(Partition, f"{accounts}, defaultshares: 1, {BINS}")
-    scene.run("ben", 30, "staff", "chemistry", "physics")
-    scene.run("ana", 30)
-    scene.run("eva", 30)
-
-    [report] = scene.partition.model_reports()
-    assert {one["path"] for one in report.state["users"]} == {"chemistry/ben", "physics/ana", "eva"}
-    assert scene.wait("new", "ana", "ben", "eva") == ["new", "ben", "ana", "eva"]
-    assert Scene(Partition, f"{accounts}, {BINS}").wait("new", "ana") == ["ana", "new"]
-
-
 def test_usage_survives_a_restart(tmp_path: Path) -> None:
     """A partition that is opened again has the usage of its store and of what runs."""
     path = str(tmp_path / "j")
@@ -139,31 +125,6 @@ def places(partition: AbstractPartition) -> dict[str, str]:
     """Return the usage of each ranked user by path."""
     [report] = (report for report in partition.model_reports() if report.model == "FairShares")
     return {one["path"]: one["usage"] for one in report.state["users"]}
-
-
-def moved(make: Callable[..., Any], shares: str = ACCOUNTS) -> Scene:
-    """Return a scene with a user that uses something in ``ops``, and has an application of ``lab``."""
-    scene = Scene(make, shares)
-    for name, group in (("lab", "lab"), ("ops", "ops")):
-        scene.partition.submit(name, UserGroup("ann", (group,)), "root.prod")
-        assert scene.partition.allocate(name, name, CORE)
-        scene.now += 10
-    scene.partition.submit("ben", UserGroup("ben", ("lab",)), "root.prod")
-    return scene
-
-
-def test_plan_moves_nobody() -> None:
-    """A plan lets allocations leave and come back, which is no new use."""
-    groups = "{name: a, min: {vcore: 1}, max: {vcore: 8}}, {name: b, min: {vcore: 1}, max: {vcore: 8}}"
-    by = "groupby: [{source: queue, names: {root.prod: a, root.other: b}}]"
-    queues = "[{name: prod, properties: {application.sort.policy: share}}, {name: other}]"
-    shares = f"fairshare: {{{ACCOUNTS}}}, elastic: {{total: {{vcore: 2}}, groups: [{groups}], {by}}}"
-    combined = parse_config(f"partitions: [{{queues: {queues}, ugm: {{{shares}}}}}]").partition()
-    scene = moved(lambda _, clock: Partition(combined, clock=clock))
-    scene.partition.submit("other", UserGroup("kim"), "root.other")
-    plan = scene.partition.plan_reclaim("other", CORE)
-    assert plan.victims
-    assert set(places(scene.partition)) == {"lab/sue", "ops/ann"}
 
 
 def test_added_and_changed_shares_after_a_restart(tmp_path: Path) -> None:
@@ -205,17 +166,6 @@ def test_changed_shares_keep_the_usage() -> None:
     scene.partition.verify()
     scene.partition.configure(config("users: {ana: 9, ben: 1, eva: 2}", policy="fifo"))
     assert usage(scene.partition)["eva"] == 0
-
-
-def test_no_shares() -> None:
-    """Without shares, the policy ``share`` orders by submission."""
-    queue = "{name: prod, properties: {application.sort.policy: share}}"
-    partition = Partition(parse_config(f"partitions: [{{queues: [{queue}]}}]").partition())
-    for user in ("ben", "ana"):
-        partition.submit(user, UserGroup(user), "root.prod")
-        partition.request(f"{user}.0", user, CORE)
-
-    assert order(partition) == ["ben", "ana"]
 
 
 def test_verification() -> None:

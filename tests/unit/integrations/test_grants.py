@@ -114,20 +114,6 @@ def test_nothing_is_granted_before_the_first_comparison(partition: AbstractParti
 # Comparison
 
 
-def test_work_is_adopted_and_ended(partition: AbstractPartition, grants: BlockingGrants) -> None:
-    """The ledger gets the work of the host; starting work stays, and so does the work of other hosts."""
-    other = BlockingGrants(partition, "other")
-    other.reconcile(nothing)
-    other.grant("x", BEN, "root.hub", [("x", gpus(1))])
-    for name in ("gone", "starts"):
-        grants.grant(name, ANA, "root.hub", [(name, gpus(1))])
-    report = grants.reconcile(work_of("runs", starting=("starts",), user=UserGroup("cid")))
-    assert (report.adopted_applications, report.ended) == (("host/runs",), ("host/gone",))
-    assert partition.application_ids() == ("host/runs", "host/starts", "other/x")
-    assert not grants.reconcile(work_of("runs", starting=("starts",), user=UserGroup("cid")))
-    partition.verify()
-
-
 def test_work_that_starts_while_it_is_listed(partition: AbstractPartition, grants: BlockingGrants) -> None:
     """Work that starts or ends after the host has begun to list its work is neither ended nor kept."""
     grants.grant("old", ANA, "root.hub", [("old", gpus(1))])

@@ -124,18 +124,6 @@ def test_pods_are_admitted_up_to_a_limit(ask: Ask, partition: Partition) -> None
     assert charges(partition) == [("ana", 3000)]
 
 
-def test_a_pod_is_one_application(ask: Ask, partition: Partition) -> None:
-    """A pod is charged in the queue of its namespace, with one of the resource pods, and tentatively."""
-    made = pod("1500m", requests={"memory": "1Gi"})
-    ask(made, groups=("lab",))
-
-    [found] = partition.applications()
-    assert found.application_id == f"kubernetes/{made['metadata']['uid']}"
-    assert (found.queue_path, found.group, found.tags) == ("root.teams.dev", "lab", {"namespace": "dev"})
-    assert found.usage == Resource(vcore=1500, memory=2**30, pods=1)
-    assert [one.duration for one in partition.allocations()] == [TENTATIVE]
-
-
 def test_a_repeated_review_charges_once(ask: Ask, partition: Partition) -> None:
     """The uid of the pod identifies it, also after the charge was confirmed."""
     made = pod("3")
@@ -282,14 +270,6 @@ def test_resizes(ask: Ask, partition: Partition) -> None:
 
 
 # Owners
-
-
-def test_a_trusted_controller_names_the_owner(ask: Ask, partition: Partition) -> None:
-    """The label and the annotation of the pod count, and the groups of the controller do not."""
-    made = pod("1", user="eve", annotations={"ugm/groups": " lab, x ,,"})
-    assert ask(made, user=REPLICA_SET_CONTROLLER, groups=("system:serviceaccounts",))["allowed"]
-    [found] = partition.applications()
-    assert (found.user.name, found.user.groups, found.group) == ("eve", ("lab", "x"), "lab")
 
 
 def test_nobody_charges_others(ask: Ask, partition: Partition) -> None:

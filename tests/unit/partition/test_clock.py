@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.decision import Violation
 from ugm.model import Claim, TimedModel
 from ugm.partition.rows import MAX_DURATION
@@ -97,16 +97,6 @@ def until(partition: Partition, allocation_id: str) -> int | None:
     return allocation.until
 
 
-def test_a_grant_stores_the_promised_end(partition: Partition) -> None:
-    """The end is the time of the call plus the duration; without a promise there is none."""
-    partition.allocate("1", "app", memory(1), duration=60)
-    partition.allocate("2", "app", memory(1))
-    partition.adopt("3", "app", memory(1), duration=5)
-    partition.allocate_all([AllocationRequest("4", "app", memory(1), duration=7), ("5", "app", memory(1))])
-
-    assert [until(partition, name) for name in "12345"] == [1060, None, 1005, 1007, None]
-
-
 def test_a_pending_allocation_has_a_duration_and_no_end(partition: Partition, clock: SetClock) -> None:
     """The duration counts from the grant, which has to promise the same."""
     partition.request("1", "app", memory(1), duration=60)
@@ -135,17 +125,6 @@ def test_wrong_durations(partition: Partition, duration: Any) -> None:  # noqa: 
     with pytest.raises(RequestError, match=re.escape(problem)):
         partition.headroom("app", duration=duration)
     assert partition.allocations() == ()
-
-
-def test_the_clock_is_read_once_for_a_promise_and_else_never(partition: Partition, clock: SetClock) -> None:
-    """Without models that depend on the time, only a promise reads the clock."""
-    partition.allocate("1", "app", memory(1))
-    partition.allocate("2", "app", memory(1), priority=3)
-    partition.check("app", memory(1), priority=3)
-    partition.release("1")
-    assert clock.readings == 0
-    partition.allocate_all([AllocationRequest(name, "app", memory(1), duration=9) for name in "345"])
-    assert clock.readings == 1
 
 
 @pytest.mark.parametrize("now", [float("nan"), True, None, 10**12, -(10**12)])

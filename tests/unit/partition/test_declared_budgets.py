@@ -11,7 +11,7 @@ import pytest
 
 from support.declared_models import BY_QUEUE, ELASTIC, GROUPS, TREE
 from ugm import Partition, RequestError, Resource, UserGroup
-from ugm.budgets import Budget, BudgetChange, Budgets
+from ugm.budgets import BudgetChange
 from ugm.configuration import BudgetConfig, ElasticConfig, Extensions, PartitionConfig, QueueConfig
 from ugm.events import BudgetChanged, Event
 
@@ -55,18 +55,6 @@ class Setting:
         return {(one.budget, one.owner): Fraction(one.remaining) / HOUR for one in self.partition.budget_accounts()}
 
 
-def test_declared_budgets_decide() -> None:
-    """A declared budget begins with its configuration, and takes part in every decision."""
-    setting = Setting(lab())
-
-    assert setting.partition.allocate("0", "a", gpu(2), duration=4 * HOUR)
-    assert not setting.partition.allocate("1", "a", gpu(1), duration=3 * HOUR)
-    assert setting.remaining() == {("lab", "lab"): 2}
-    assert setting.partition.headroom("a", duration=HOUR) == gpu(2)
-    setting.now += DAY
-    assert setting.remaining() == {("lab", "lab"): -38}
-
-
 def test_a_budget_continues_with_another_configuration() -> None:
     """Past usage stays when budgets are added, removed or get other amounts, carry-over or modes."""
     setting = Setting(lab())
@@ -81,17 +69,6 @@ def test_a_budget_continues_with_another_configuration() -> None:
     assert setting.remaining() == {("lab", "lab"): 18}
     setting.now += 8 * DAY
     assert setting.remaining() == {("lab", "lab"): 38}
-
-
-@pytest.mark.parametrize("other", [{"period": "day"}, {"zone": "Asia/Kathmandu"}, {"queue": "root.a"}])
-def test_a_budget_with_other_accounts_starts_empty(other: dict[str, Any]) -> None:
-    """A budget with another period, time zone or owner has no past."""
-    setting = Setting(lab())
-    setting.partition.allocate("0", "a", gpu(1), duration=2 * HOUR)
-    setting.now += HOUR
-
-    setting.partition.configure(declaring(lab(**other)))
-    assert setting.remaining() == {("lab", "lab"): 9}
 
 
 def test_groups_and_nodes_have_budgets() -> None:
@@ -169,16 +146,6 @@ def test_an_invalid_change_has_no_effect(change: Any) -> None:  # noqa: ANN401 -
     with pytest.raises(RequestError):
         setting.partition.change_budget(change)
     assert setting.remaining() == {("lab", "lab"): 10}
-
-
-def test_budgets_of_the_program_can_be_changed() -> None:
-    """A change finds the model that has the budget."""
-    own = Budgets([Budget("own", amounts=gpu(100))], start=NOON)
-    partition = Partition(declaring(lab()), models=[own], clock=lambda: NOON)
-
-    assert partition.change_budget(BudgetChange.refill("own", gpu(1)))
-    assert [(one.budget, one.limit) for one in partition.budget_accounts()] == [("lab", 36_000), ("own", 101)]
-    assert [one.budget for one in partition.budget_accounts(UserGroup("eve"), "root.a")] == ["own"]
 
 
 # Plans

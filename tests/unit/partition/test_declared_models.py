@@ -39,21 +39,6 @@ def kinds(violations: tuple[Violation, ...]) -> list[tuple[str, str, int, int]]:
     return [(one.kind, one.name, one.limit, one.used) for one in violations]
 
 
-def test_models_carry_usage_over() -> None:
-    """Models that a new configuration declares begin with the present usage, also of pending allocations."""
-    partition = used(Partition(declaring(), cluster=Resource(gpu=10)), a=6)
-    partition.submit("b", SUE, "root.b")
-    partition.request("b-0", "b", Resource(gpu=4))
-
-    partition.configure(declaring(TREE, elastic=ELASTIC))
-
-    partition.verify()
-    assert kinds(partition.allocate("a-1", "a", Resource(gpu=1)).violations) == [("elastic group", "a", 6, 6)]
-    partition.configure(declaring())
-    assert partition.allocate("a-1", "a", Resource(gpu=1))
-    partition.verify()
-
-
 def test_invalid_models_change_nothing() -> None:
     """A configuration with a model that cannot be made is refused, and the one in force stays."""
     partition = used(Partition(declaring(elastic=ELASTIC), cluster=Resource(gpu=10)), a=3)
@@ -97,15 +82,6 @@ def test_groups_share_the_nodes() -> None:
     partition.remove_node("n")
     assert kinds(partition.exceeded_limits())[1:] == [("elastic group", "a", 0, 8)]
     partition.verify()
-
-
-def test_a_total_is_fixed() -> None:
-    """With a total, nodes do not change the amounts to share."""
-    elastic = replace(ELASTIC, total=Resource(gpu=5))
-    partition = Partition(declaring(elastic=elastic), cluster=Resource(gpu=100))
-    partition.submit("a", SUE, "root.a")
-
-    assert not partition.allocate("a-0", "a", Resource(gpu=6))
 
 
 def test_forests() -> None:

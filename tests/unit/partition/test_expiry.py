@@ -42,50 +42,6 @@ def timed(clock: Clock, *, subscribers: tuple[Subscriber, ...] = ()) -> Partitio
     return partition
 
 
-@pytest.mark.parametrize("subscribers", [(), (lambda _first, _events: None,)], ids=["alone", "followed"])
-def test_overdue(clock: Clock, subscribers: tuple[Subscriber, ...]) -> None:
-    """An allocation is overdue from the second of its promised end on; a pending one never is."""
-    partition = timed(clock, subscribers=subscribers)
-
-    def overdue(now: int | None = None) -> list[str]:
-        return [one.allocation_id for one in partition.overdue(now)]
-
-    assert overdue(1_059) == overdue() == []
-    assert overdue(1_060) == overdue(1_119) == ["a", "b"]
-    assert overdue(1_120) == ["a", "b", "c"]
-    clock.now = 1_060
-    assert overdue() == ["a", "b"]
-    partition.release("a")
-    assert overdue() == ["b"]
-
-
-def test_expire(clock: Clock) -> None:
-    """Overdue allocations terminate once, count until their release, and stay overdue until then."""
-    partition = timed(clock)
-    clock.now = 1_100
-
-    assert partition.expire() == ("a", "b")
-    assert partition.expire() == ()
-    assert {one.state for one in partition.overdue()} == {AllocationState.TERMINATING}
-    assert partition.queue().usage == memory(4)  # type: ignore[union-attr]  # it exists
-    assert partition.release("a")
-    assert [one.allocation_id for one in partition.overdue()] == ["b"]
-    partition.verify()
-
-
-def test_release_overdue(clock: Clock) -> None:
-    """Overdue allocations are released at once, also those that terminate already."""
-    partition = timed(clock)
-    clock.now = 1_100
-    partition.preempt("a")
-
-    assert partition.release_overdue() == ("a", "b")
-    assert partition.release_overdue() == ()
-    assert partition.queue().usage == memory(2)  # type: ignore[union-attr]  # it exists
-    assert partition.release_overdue(now=1_120) == ("c",)
-    partition.verify()
-
-
 def test_renew(clock: Clock) -> None:
     """A renewal counts from its own time, and an allocation without a promised end gets one."""
     partition = timed(clock)

@@ -1,4 +1,8 @@
-"""Quota models that call their partition: the call is refused, and a model without `reset` is suspended."""
+"""Quota models that raise at any of their calls, before or after its effect, in every operation of a partition.
+
+A failing model changes neither the partition nor another model. If a call that changes it has raised, it is reset and
+charged with the ledger, or suspended until it is replaced.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from support.failing_models import (
     ledger_of,
 )
 from support.locks import is_locked
-from support.partition_fixtures import SUE, config, memory, shown
+from support.partition_fixtures import SUE, BrokenError, config, memory, shown
 from ugm import AllocationRequest, Decision, Partition, ReentrantCallError, Resource, Violation
 from ugm.decision import SUSPENDED
 from ugm.events import Event
@@ -106,6 +110,27 @@ def is_suspended(scene: Scene) -> None:
     new = ResettableFailing(9)
     partition.replace_model(failing, new)
     scene.models[scene.models.index(failing)] = scene.failing = new
+
+
+# While a failed operation or a denial is undone
+
+
+def test_reset_that_fails() -> None:
+    """A model that cannot be reset is suspended, and the error of the call goes to the caller."""
+    scene = Scene(1, resettable=True)
+
+    def trap(call: str, _: bool) -> None:  # noqa: FBT001 - as it is called
+        if call in ("charge", "reset"):
+            raise BrokenError(call)
+
+    scene.failing.trap = trap
+    with pytest.raises(BrokenError, match="charge"):
+        scene.partition.allocate("n", "app", licences(1))
+    scene.failing.trap = None
+    assert [violation.kind for violation in scene.partition.allocate("n", "app", licences(1)).violations] == [SUSPENDED]
+    scene.partition.replace_model(scene.failing, scene.failing)
+    scene.verify(failing=True)
+    assert scene.partition.allocate("n", "app", licences(1))
 
 
 # Models that call the partition

@@ -30,19 +30,6 @@ def requests(application_id: str, *amounts: int) -> list[AllocationRequest]:
     ]
 
 
-def test_gang_denied(partition: Partition) -> None:
-    """A gang that does not fit as a whole is denied as a whole, with what all of it asks of every limit in the way."""
-    with changing_nothing(partition):
-        decision = partition.allocate_all([*requests("one", 5, 5), *requests("other", 4, 3)])
-
-    assert str(decision) == (
-        "denied, waiting cannot help:\n"
-        "  user 'sue' in root: 10 memory requested, never more than 9 allowed (limit for '*')\n"
-        "  queue root.p.b: 7 memory requested, never more than 6 allowed\n"
-        "  queue root.p: 17 memory requested, never more than 10 allowed"
-    )
-
-
 def test_gang_with_an_ask_twice(partition: Partition) -> None:
     """The same ask twice is one allocation; an id for two different ones is refused."""
     assert partition.allocate_all(requests("one", 3) * 2)
@@ -98,19 +85,3 @@ def test_replace_what_is_no_placeholder(partition: Partition) -> None:
 
 
 # Other sizes
-
-
-def test_resize(partition: Partition) -> None:
-    """An allocation takes something else from then on; only what grows is checked."""
-    partition.allocate("1", "one", memory(5), priority=2)
-    with changing_nothing(partition):
-        assert str(partition.resize("1", memory(10))) == (
-            "denied, waiting cannot help:\n"
-            "  user 'sue' in root: 10 memory requested, never more than 9 allowed (limit for '*')"
-        )
-    assert partition.resize("1", memory(9))
-    assert partition.resize("1", memory(9)), "it may be repeated"
-    assert [tuple(allocation)[:7] for allocation in partition.allocations()] == [
-        ("1", "one", memory(9), "held", False, 2, True)
-    ]
-    partition.verify()

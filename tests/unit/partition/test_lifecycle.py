@@ -22,24 +22,6 @@ def state(partition: Partition, application_id: str = "app") -> str | None:
     return None if application is None else application.state.value
 
 
-def running(partition: Partition) -> int:
-    """Return how many applications are counted as running."""
-    root = partition.queue()
-    assert root is not None
-    return root.running_applications
-
-
-def test_running_holds_its_place(partition: Partition) -> None:
-    """Who runs with nothing but pending requests keeps models from the place; who is completing does not."""
-    partition.submit("next", BOB, "root.a")
-    partition.allocate("1", "app", memory(1))
-    partition.request("2", "app", memory(1))
-    partition.release("1")
-    assert not partition.allocate("n", "next", memory(1))
-    partition.release("2")
-    assert partition.allocate("n", "next", memory(1))
-
-
 def test_complete(partition: Partition) -> None:
     """A completed application is returned as it was, and forgotten."""
     partition.allocate("1", "app", memory(1))
@@ -79,21 +61,6 @@ def test_created_queue_goes_with_its_last_application(ending: object) -> None:
 # Preemption
 
 
-def test_preempted_counts_until_released(partition: Partition) -> None:
-    """A preempted allocation is counted until its release confirms that it has gone."""
-    partition.allocate("1", "app", memory(1))
-    usage = partition.users()
-
-    assert partition.preempt("1") is True
-    application = partition.application("app")
-    assert application is not None
-    assert (partition.users(), application.terminating, application.state.value) == (usage, 1, "running")
-    assert partition.preempt("1") is True, "it may be repeated"
-
-    partition.release("1")
-    assert partition.users() == ()
-
-
 # Removal of the partition
 
 
@@ -113,16 +80,6 @@ def test_close(partition: Partition) -> None:
 
 
 # Recovery, and quotas that change
-
-
-def test_an_adopted_application_may_be_submitted_once_more(partition: Partition) -> None:
-    """What an adopted application was submitted with is not known: submitting it finds it, for its own user."""
-    partition.adopt_application("back", SUE, "root.a")
-
-    placement = partition.submit("back", SUE, tags={"namespace": "dev"}, gang_style="hard")
-    assert placement.queue_path == "root.a"
-    with refused(partition, "application_id 'back': the id is in use with another "):
-        partition.submit("back", BOB, "root.a")
 
 
 def test_a_quota_that_changes(partition: Partition) -> None:

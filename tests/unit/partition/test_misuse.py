@@ -219,3 +219,20 @@ def test_no_plan(partition: Partition) -> None:
 
 
 HELD, RUNS = RunningAllocation("app", "app", memory(3)), RunningAllocation("app", "app", memory(2))
+
+
+@pytest.mark.parametrize(
+    ("running", "text"),
+    [
+        (None, "running None: expected an iterable of allocations"),
+        ([7], "running 7: expected a RunningAllocation, or a tuple of its parts"),
+        ([("app", "app")], "running ('app', 'app'): expected a RunningAllocation, or a tuple of its parts"),
+        ([("", "app", memory(1))], f"allocation_id '': {NAME}"),
+        ([("app", "", memory(1))], f"application_id '': {ID}"),
+        ([("app", "app", memory(1))] * 2, "running 'app': the allocation occurs twice"),
+    ],
+)
+def test_no_truth(partition: Partition, running: Wrong, text: str) -> None:
+    """What runs is told as allocations, each once."""
+    with refused(partition, text, RequestError):
+        partition.audit(running)

@@ -58,36 +58,6 @@ def test_model_of_ten_lines() -> None:
     assert budget.spent == {"sue": 0, "bob": 2}
 
 
-def test_claim() -> None:
-    """A model is told all about an allocation, in the same words when it is charged and when it is refunded."""
-    model = Waiting()
-    partition = partition_of(models=[model])
-    partition.submit("app", SUE, "ROOT.A", tags={"namespace": "n"})
-    partition.allocate("1", "app", licences(1), priority=-4, preemptible=False, placeholder=True)
-
-    assert model.charged["1"] == Claim("1", "app", licences(1), "root.a", SUE, {"namespace": "n"}, -4, False)  # noqa: FBT003 - a claim is a tuple
-    partition.release("1")
-    assert model.state() == (0, {}, {})
-
-
-def test_less_is_never_denied() -> None:
-    """A model that has lowered its limit since is not asked about what only shrinks, nor about a placeholder's heir."""
-    model = Waiting(9)
-    partition = partition_of(models=[model])
-    partition.submit("app", SUE, "root.a")
-    for name in ("held", "room"):
-        assert partition.allocate(name, "app", licences(4), placeholder=name == "room")
-    model.limit = 0
-
-    assert partition.resize("held", licences(3))
-    assert partition.replace("room", "real", licences(4))
-    state = model.state()
-    assert isinstance(state, tuple)
-    assert state[0] == 7
-    with changing_nothing(partition):
-        assert not partition.resize("held", Resource(licence=2, memory=1))
-
-
 def gang(*usages: Resource) -> list[AllocationRequest]:
     """Return requests of the application, numbered from 1."""
     return [AllocationRequest(str(number), "app", usage) for number, usage in enumerate(usages, 1)]
@@ -175,17 +145,6 @@ def test_evict() -> None:
     assert application is not None
     assert application.state.value == "completing"
     partition.verify()
-
-
-def test_evictions_that_do_not_help() -> None:
-    """Where a queue stands in the way all the same, nothing is given up, and nothing is said to help."""
-    partition, model = evicting(("1", "2"))
-    before = model.state()
-    with changing_nothing(partition):
-        decision = partition.allocate_evicting("more", "mine", licences(2))
-        assert partition.check("mine", licences(2)) == decision
-    assert model.state() == before
-    assert ([violation.kind for violation in decision.violations], decision.evictions) == (["queue", "licence"], ())
 
 
 # Models that raise

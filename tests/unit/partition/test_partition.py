@@ -39,16 +39,6 @@ def test_denial_names_every_limit(partition: Partition) -> None:
     )
 
 
-def test_waiting_can_never_help(partition: Partition) -> None:
-    """A request above a limit itself is told so."""
-    decision = partition.allocate("more", "app", memory(7))
-
-    assert not decision.can_wait
-    assert str(decision.violations[0]) == (
-        "user 'sue' in root.a: 7 memory requested, never more than 6 allowed (limit for 'sue')"
-    )
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -72,27 +62,6 @@ def test_retry_with_other_content(partition: Partition, call: str, other: dict[s
 
 
 # Giving back
-
-
-def test_release_repeated(partition: Partition) -> None:
-    """A release says whether there was something, and may be repeated."""
-    assert partition.release("app") is True
-    with changing_nothing(partition):
-        assert partition.release("app") is False
-    assert partition.users() == ()
-    assert partition.groups() == ()
-
-
-def test_pending_is_granted(partition: Partition) -> None:
-    """What was asked for is granted under its id, with the same content."""
-    partition.request("next", "app", memory(1), priority=2)
-    with refused(partition, "allocation_id 'next': the id is in use with another "):
-        partition.allocate("next", "app", memory(1))
-    assert partition.allocate("next", "app", memory(1), priority=2)
-
-    application = partition.application("app")
-    assert application is not None
-    assert (application.allocations, application.pending) == (2, 0)
 
 
 # Counting what exists

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from support.partition_fixtures import BOB, SUE, changing_nothing, memory
 from ugm import ConfigError, Partition, Resource, UserGroup, UserInQueue, parse_config
 from ugm.config import LimitConfig, LimitExtensions, PartitionConfig, QueueConfig, dump_config, export_config
-from ugm.partition import AbstractPartition, PendingHeadroom
+from ugm.partition import PendingHeadroom
 from ugm.testing.pending_model import CountedApplication, PendingWork
 
 LIMITS = """
@@ -41,22 +39,6 @@ def texts(violations: tuple[object, ...]) -> list[str]:
     return [str(violation) for violation in violations]
 
 
-def test_number_of_requests() -> None:
-    """A user and a queue have a maximum number of pending requests; a denial has the numbers and changes nothing."""
-    partition = filled()
-    assert partition.request("s1", "sue", memory(1)).allowed
-    assert partition.request("s2", "sue", memory(1)).allowed
-    with changing_nothing(partition):
-        denied = partition.request("s3", "sue", memory(1))
-    assert denied.can_wait
-    assert texts(denied.violations) == ["user 'sue' in root: 2 of 2 requests pending, 1 more requested (limit for '*')"]
-    assert denied.violations[0].kind == "pending user"
-    assert partition.request("b1", "bob", memory(1)).allowed
-    denied = partition.request("b2", "bob", memory(1))
-    assert texts(denied.violations) == ["queue root.a: 3 of 3 requests pending, 1 more requested"]
-    assert denied.violations[0].kind == "pending queue"
-
-
 def test_a_wildcard_counts_what_it_has_selected() -> None:
     """A group wildcard does not count an application that is charged to a group of its own; the naive model agrees."""
     limits = (
@@ -77,29 +59,6 @@ def test_a_wildcard_counts_what_it_has_selected() -> None:
         for one in partition.applications()
     ]
     assert PendingWork(config, tuple(counted)).exceeded() == partition.exceeded_limits()
-
-
-@pytest.mark.parametrize(
-    "end",
-    [
-        lambda p: p.release("s1"),
-        lambda p: p.allocate("s1", "sue", memory(1)),
-        lambda p: p.allocate_all([("s1", "sue", memory(1))]),
-        lambda p: p.adopt("s1", "sue", memory(1)),
-        lambda p: p.allocate("place", "sue", memory(1), placeholder=True) and p.replace("place", "s1", memory(1)),
-    ],
-    ids=["withdrawn", "granted", "gang", "adopted", "replaced"],
-)
-def test_end_of_a_request(end: Callable[[AbstractPartition], object]) -> None:
-    """A request that is granted or withdrawn is not pending any more."""
-    partition = filled()
-    for name in ("s1", "s2"):
-        assert partition.request(name, "sue", memory(1))
-    assert not partition.request("s3", "sue", memory(1))
-    end(partition)
-
-    assert partition.request("s3", "sue", memory(1))
-    partition.verify()
 
 
 def test_amounts_of_a_group() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -11,8 +11,6 @@ import pytest
 
 from support.partition_fixtures import memory
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.decision import Violation
-from ugm.model import Claim
 from ugm.partition import AllocationState
 from ugm.preemption import Outcome, PreemptionPlan
 from ugm.store import open_partition
@@ -116,23 +114,6 @@ def test_a_stale_plan_is_refused(reason: str) -> None:
     assert partition.allocation("batch-2").state is AllocationState.HELD  # type: ignore[union-attr] # it exists
 
 
-def test_outcomes_follow_limits_and_settings() -> None:
-    """Limits of users block, the delay of the queue counts, and a request may be told not to preempt."""
-    partition = full_partition()
-    blocked = partition.plan_preemption(request(2, "mine"), since=0, now=3600)
-
-    assert blocked.outcome is Outcome.BLOCKED
-    assert "2 memory requested, never more than 1 allowed" in str(blocked)
-    assert blocked.decision is not None
-    assert [one.kind for one in blocked.decision.violations] == ["user"]
-    assert plan(partition, 20).outcome is Outcome.NEVER
-    assert plan(partition, may_preempt=False).outcome is Outcome.MUST_NOT_PREEMPT
-    early = partition.plan_preemption(request(3), since=10, now=99)
-    assert (early.outcome, early.due) == (Outcome.EARLY, 100)
-    assert str(early).splitlines()[0].endswith("may preempt in 1 s (from second 100)")
-    assert partition.plan_preemption(request(3), since=10, now=100).outcome is Outcome.PLAN
-
-
 def test_placed_requests_count() -> None:
     """A request for which a plan has made room counts as granted for another one."""
     partition = full_partition()
@@ -209,46 +190,6 @@ def test_invalid_arguments() -> None:
         with pytest.raises(RequestError) as caught:
             call()
         assert caught.value.argument == argument
-
-
-class Seats:
-    """A model with one seat for each preemptible allocation, which gives up the last ones."""
-
-    def __init__(self, seats: int, *, gives_up: bool = True) -> None:
-        self.seats, self.gives_up = seats, gives_up
-        self.taken: dict[str, Claim] = {}
-
-    def check(self, _: Claim) -> Iterable[Violation]:
-        """Deny a claim without a free seat."""
-        if len(self.taken) >= self.seats:
-            yield Violation("seat", "room", "", "", "seat", self.seats, len(self.taken), 1)
-
-    def charge(self, claim: Claim) -> None:
-        """Take a seat."""
-        self.taken[claim.allocation_id] = claim
-
-    def refund(self, claim: Claim) -> None:
-        """Free a seat."""
-        del self.taken[claim.allocation_id]
-
-    def evictions(self, _: Claim) -> Iterable[str]:
-        """Give up the last one, unless all stay."""
-        return list(self.taken)[-1:] if self.gives_up else []
-
-
-def test_victims_of_models_are_listed_separately() -> None:
-    """If a model denies the request, what it evicts counts as released, and both lists are carried out."""
-    partition = full_partition(models=[Seats(3)])
-    made = plan(partition, 5)
-
-    assert made.outcome is Outcome.PLAN
-    assert [victim.allocation_id for victim in made.by_model] == ["lab-1"]
-    assert [victim.allocation_id for victim in made.victims] == ["batch-2"]
-    assert partition.carry_out(made) == ("lab-1", "batch-2")
-    for name in ("lab-1", "batch-2"):
-        partition.release(name)
-    assert partition.allocate(*request(5)[:3])
-    partition.verify()
 
 
 def test_a_placed_request_has_the_reservation(tmp_path: Path) -> None:

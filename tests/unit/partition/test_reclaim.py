@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,6 @@ from ugm import Partition, RequestError, Resource, UserInQueue
 from ugm.budgets import Budget, Budgets
 from ugm.elastic.model import GROUP_TAG
 from ugm.partition import ReclaimOutcome, ReclaimPlan
-from ugm.store import open_partition
 
 KINDS = pytest.mark.parametrize("kinds", ["elastic", "tree", "elastic tree"])
 
@@ -58,14 +56,6 @@ def test_the_promised_duration_counts_for_budgets(kinds: str) -> None:
     assert partition.reclaim(plan) == ("b-0", "b-1")
     assert partition.allocate("a-0", "a", THREE, duration=3600)
     partition.verify()
-
-
-@KINDS
-def test_priority_only_orders_the_victims(kinds: str) -> None:
-    """A group with higher priorities returns what it borrows as well, its least important allocations first."""
-    partition = lent(kinds, *(Held("b", 2, priority) for priority in (9, 5, 7, 5, 9)))
-
-    assert partition.plan_reclaim("a", THREE, priority=-1).allocation_ids == ("b-1", "b-3")
 
 
 def test_requests_that_no_eviction_helps() -> None:
@@ -165,22 +155,6 @@ def test_foreign_victims_are_refused() -> None:
 
 
 # Everywhere
-
-
-def test_with_a_store(tmp_path: Path) -> None:
-    """Reclaimed allocations are gone after a restart, and the same plan is made before and after it."""
-    file = tmp_path / "quota.db"
-    models = lending_models("tree", GUARANTEED, 10)
-    with open_partition(file, config(QUEUES), models=models, cluster=Resource(gpu=10)) as partition:
-        submit_groups(partition, GUARANTEED)
-        for number in range(5):
-            partition.allocate(f"b-{number}", "b", TWO)
-        plan = partition.plan_reclaim("a", THREE)
-    with open_partition(file, models=lending_models("tree", GUARANTEED, 10)) as partition:
-        assert partition.plan_reclaim("a", THREE) == plan
-        assert partition.reclaim(plan) == ("b-0", "b-1")
-    with open_partition(file, models=lending_models("tree", GUARANTEED, 10)) as partition:
-        assert partition.allocation_ids() == ("b-2", "b-3", "b-4")
 
 
 def test_over_rest() -> None:

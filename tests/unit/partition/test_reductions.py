@@ -82,17 +82,6 @@ def test_a_lowered_maximum_starts_a_timer() -> None:
     assert since(partition) == {}
 
 
-def test_queues_without_a_delay_have_no_timer() -> None:
-    """A queue takes part only with a delay of its own, and the size of the cluster is not enforced."""
-    partition = running(Time(), cluster=memory(50))
-    partition.submit("free", SUE, "root.free")
-    partition.adopt("free-0", "free", memory(9))
-    partition.update_node("cluster", memory(1))
-
-    assert since(partition) == {}
-    assert partition.exceeded_limits()
-
-
 def test_a_plan_of_a_configuration_names_the_timers() -> None:
     """A plan says which queues would be above their maximum from then on, and does not repeat those that are."""
     partition = running(Time())

@@ -49,12 +49,3 @@ def test_no_growth_with_what_is_live(name: str) -> None:
     few, many = filled(10), filled(200)
 
     assert lines_run_by(lambda: OPERATIONS[name](few)) == lines_run_by(lambda: OPERATIONS[name](many))
-
-
-def test_order_passes_over_applications_without_requests() -> None:
-    """For an application without requests, `order` runs one line, which finds that it has none."""
-    few, many = filled(10), filled(200)
-    for partition in (few, many):
-        partition.request("waiting", "app-0", ONE)
-
-    assert lines_run_by(many.order) - lines_run_by(few.order) <= 190

@@ -95,20 +95,6 @@ def test_limits_follow_the_clock(clock: Clock, subscribers: tuple[object, ...]) 
     partition.verify()
 
 
-def test_dates_in_a_zone(clock: Clock) -> None:
-    """A limit may apply from a local time until a date."""
-    partition = running(clock)
-    partition.submit("more", SUE, "root.a")
-    begin = int(datetime(2026, 12, 24, 18, tzinfo=ZoneInfo("Europe/Berlin")).timestamp())
-    end = int(datetime(2027, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")).timestamp())
-
-    def most_applications(now: int) -> int:
-        clock.now = now
-        return next(one.max_applications for one in partition.limits("more") if one.kind == "user")
-
-    assert [most_applications(now) for now in (begin - 1, begin, end - 1, end)] == [1, 3, 3, 1]
-
-
 def test_scheduled_changes(clock: Clock) -> None:
     """Upcoming changes are listed with the limits that the present usage would exceed then."""
     partition = running(clock)
@@ -252,24 +238,6 @@ def test_hours_are_those_of_a_wall_clock(zone: str, hours: tuple[int, int], days
     expected = today or (names[1] in days and end < begin and minute < end)
 
     assert entry.applies(second) == expected
-
-
-@given(
-    st.sampled_from(_ZONES),
-    st.tuples(_MINUTES, _MINUTES).filter(lambda pair: pair[0] != pair[1]),
-    st.integers(MONDAY - 400 * 86400, MONDAY + 400 * 86400),
-    st.integers(1, 100_000),
-)
-def test_nothing_changes_between_changes(zone: str, hours: tuple[int, int], second: int, step: int) -> None:
-    """Until the next change, an entry applies throughout or not at all."""
-    entry = parse_entry(
-        ScheduledLimit(
-            days="mon-wed,sat", hours=f"{_hours(hours[0])}-{_hours(hours[1])}", zone=zone, until="2028-01-01"
-        )
-    )
-    change = entry.next_change(second)
-    assert change > second
-    assert entry.applies(min(second + step, change - 1)) == entry.applies(second)
 
 
 NIGHT, SATURDAY = MONDAY + 10 * HOUR, MONDAY + 4 * 24 * HOUR + 12 * HOUR

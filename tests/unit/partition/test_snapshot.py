@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from support.partition_fixtures import SUE, memory, partition_of, started
-from ugm import Partition, Resource, UserGroup
+from ugm import Partition, Resource, UserGroup, UserInQueue
 from ugm.partition import PartitionSnapshot, UsageSum
 from ugm.queues import QueueState
 
@@ -137,6 +137,17 @@ def _used(snapshot: PartitionSnapshot) -> tuple[int, int]:
     top = snapshot.queue("root.top")
     assert isinstance(top, QueueState)
     return top.usage.get("memory", 0), sum(child.usage.get("memory", 0) for child in top.children)
+
+
+def test_explanation_of_a_submission() -> None:
+    """A report for a user without an application starts with the placement."""
+    partition = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}')
+    report, nowhere = (partition.explain_submission(SUE, queue, memory(9)) for queue in ("root.A", ""))
+
+    assert report.explanation == partition.explain(UserInQueue(SUE, "root.a"), memory(9))
+    assert report.explanation.limits == partition.limits(UserInQueue(SUE, "root.a"))
+    assert (nowhere.allowed, nowhere.queue_path, nowhere.explanation.limits) == (False, None, ())
+    assert nowhere.explanation.headroom is None
 
 
 def test_lines_by_id() -> None:

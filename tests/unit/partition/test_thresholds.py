@@ -11,7 +11,6 @@ import pytest
 
 from support.partition_fixtures import SUE, config, memory
 from ugm import Partition, RequestError, Resource, parse_config
-from ugm.budgets import Budget, BudgetMode, Budgets
 from ugm.configuration import Extensions, PartitionConfig, ThresholdConfig
 from ugm.partition import ThresholdCrossed, ThresholdWatch
 
@@ -127,20 +126,6 @@ def test_limits_of_all_kinds() -> None:
         partition.complete(name)
     assert {one.rising for one in watch.update()} == {False}
     assert watch.crossed == ()
-
-
-def test_accounts_of_budgets() -> None:
-    """The used part of an account is what is settled or promised."""
-    model = Budgets([Budget("monthly", user="*", amounts=memory(100), mode=BudgetMode.SAFE)])
-    partition = Partition(declared(queues="{name: a}"), models=[model])
-    assert partition.submit("app", SUE, "root.a")
-    assert partition.allocate("x", "app", memory(8), duration=10)
-    watch = ThresholdWatch(partition)
-
-    (event,) = watch.update()
-
-    assert (event.kind, event.name, event.place, event.resource) == ("budget", "sue", "monthly", "memory")
-    assert (event.used, event.limit, event.share) == (80, 100, Fraction(4, 5))
 
 
 def test_elastic_groups_and_quota_nodes() -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from support.partition_fixtures import BOB, memory, partition_of, started
+from support.partition_fixtures import BOB, partition_of, started
 from ugm import Partition, Resource
 from ugm.queues import QueueState
 
@@ -33,19 +33,6 @@ def state(partition: Partition, queue_path: str = "root") -> QueueState:
     queue = partition.queue(queue_path)
     assert queue is not None
     return queue
-
-
-def test_usage_is_summed_up(partition: Partition) -> None:
-    """A queue uses what all queues below it use, without zeros, and runs their applications."""
-    queues = {queue.queue_path: (queue.usage, queue.running_applications) for queue in state(partition).walk()}
-    assert queues == {
-        "root": (Resource(memory=6, vcore=500), 2),
-        "root.c": (Resource(), 0),
-        "root.d": (Resource(), 0),
-        "root.p": (Resource(memory=6, vcore=500), 2),
-        "root.p.a": (memory(4), 1),
-        "root.p.b": (Resource(memory=2, vcore=500), 1),
-    }
 
 
 def test_share_is_the_largest_fraction(partition: Partition) -> None:

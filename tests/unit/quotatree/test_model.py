@@ -52,28 +52,6 @@ def _model(request: pytest.FixtureRequest) -> EvictingModel:
     return ForestModel(manager, "F", lambda claim: {name: group_of(claim) or "" for name in ("T", "U")})
 
 
-def test_check_charge_refund(model: EvictingModel) -> None:
-    """A claim that fits is charged, another one is denied with every violated quota, and a refund frees the amounts."""
-    first, second = claim(1, "A", 4), claim(2, "B", 1)
-    assert not list(model.check(first))
-    model.charge(first)
-
-    at_root = {str(violation) for violation in model.check(second) if violation.name == "R"}
-    trees = ["T"] if isinstance(model, TreeModel) else ["T", "U"]
-    assert at_root == {f"quota node 'R' of tree '{name}': 1 cpu requested, 4 of 4 used, 1 too much" for name in trees}
-    model.refund(first)
-    assert not list(model.check(second))
-
-
-def test_evictions_are_of_lower_priority(model: EvictingModel) -> None:
-    """Only allocations of lower priority whose refund lets the claim pass are proposed."""
-    model.charge(claim(1, "A", 4))
-
-    assert list(model.evictions(claim(2, "B", 1))) == []
-    assert list(model.evictions(claim(3, "B", 1, priority=1))) == ["a1"]
-    assert list(model.evictions(claim(4, "B", 5, priority=1))) == []
-
-
 def test_charge_without_a_check(model: EvictingModel) -> None:
     """A running allocation is charged regardless of the quotas; the root holds one without a group in the tree."""
     model.charge(claim(1, "A", 9))

@@ -83,48 +83,6 @@ def _town(new_partition: Callable[..., AbstractPartition]) -> Town:
     return Town(new_partition)
 
 
-def test_two_trees_of_one_manager(new_partition: Callable[..., AbstractPartition]) -> None:
-    """Several trees of a manager may be models of one partition without a forest."""
-    town = Town(new_partition)
-    models = [TreeModel(town.manager, name, _group) for name in ("T", "U")]
-    partition = new_partition(config(QUEUES), models=models)
-    partition.submit("a", SUE, "root.a")
-
-    assert partition.allocate("1", "a", cpu(2))
-    assert partition.release("1")
-    assert not any(view.consumers for view in town.seen())
-
-
-def crowd(town: Town) -> None:
-    """Fill the trees so that consumers borrow in each of them."""
-    for name, queue, amount in [("1", "a", 1), ("2", "a", 1), ("3", "b", 1), ("4", "c", 1), ("5", "c", 2)]:
-        assert town.partition.allocate(name, queue, cpu(amount))
-    assert town.partition.allocate("p", "a", cpu(1), placeholder=True)
-
-
-#: What is denied, or raises, after something was charged or refunded.
-REFUSED: Final[dict[str, Callable[[AbstractPartition], object]]] = {
-    "allocate": lambda p: p.allocate("n", "b", cpu(9)),
-    "resize": lambda p: p.resize("1", cpu(9)),
-    "resize what borrows": lambda p: p.resize("2", cpu(7)),
-    "replace": lambda p: p.replace("p", "n", cpu(9)),
-    "gang": lambda p: p.allocate_all(
-        [
-            AllocationRequest("n1", "a", cpu(0)),
-            AllocationRequest("n2", "c", cpu(1)),
-            AllocationRequest("n3", "b", cpu(5)),
-        ]
-    ),
-    "gang that is denied first": lambda p: p.allocate_all(
-        [
-            AllocationRequest("n1", "b", cpu(9)),
-            *(AllocationRequest(f"n{number}", "abc"[number % 3], cpu(number % 4)) for number in range(2, 40)),
-        ]
-    ),
-    "evict": lambda p: p.allocate_evicting("n", "a", cpu(5), priority=3),
-}
-
-
 def test_a_denied_gang_names_all_nodes(town: Town) -> None:
     """A denied gang names every quota that denies any of its allocations, once for each node."""
     gang = [("n1", "a", 3), ("n2", "a", 4), ("n3", "c", 2), ("n4", "c", 2)]
@@ -135,17 +93,6 @@ def test_a_denied_gang_names_all_nodes(town: Town) -> None:
         "quota node 'x' of tree 'V': 4 cpu requested, 3 of 4 used, 3 too much",
         "quota node 'all' of tree 'V': 2 cpu requested, 7 of 8 used, 1 too much",
     ]
-
-
-@pytest.mark.parametrize("operation", REFUSED.values(), ids=REFUSED)
-def test_a_denial_changes_nothing(town: Town, operation: Callable[[AbstractPartition], object]) -> None:
-    """A denied operation leaves partition and trees unchanged, the order of consumers included."""
-    crowd(town)
-    before = town.seen(), shown(town.partition)
-
-    assert not operation(town.partition)
-    assert (town.seen(), shown(town.partition)) == before
-    town.verify()
 
 
 @pytest.mark.parametrize("between", [0, 3])

@@ -51,18 +51,6 @@ def test_no_default_queue() -> None:
     assert mapped(RECORD._replace(queue=-1, partition=-1), default_queue="").queue == ""
 
 
-def test_prefixes() -> None:
-    """Prefixes can be chosen for each field; the others keep theirs."""
-    job = mapped(prefixes={"user": "u", "partition": ""})
-
-    assert (job.user.name, job.queue, job.user.groups) == ("u12", "root.40.queue2", ("group3",))
-
-
-def test_unknown_user_and_group() -> None:
-    """An unknown user has a name of its own, and a user of an unknown group has no groups."""
-    assert UserGroup("nobody") == mapped(RECORD._replace(user=-1, group=-1), unknown_user="nobody").user
-
-
 @pytest.mark.parametrize(
     ("requested", "used", "memory"), [(1024, 2048, 1024 * KIB), (-1, 2048, 2048 * KIB), (-1, -1, 3 * GIB)]
 )

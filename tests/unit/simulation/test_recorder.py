@@ -55,15 +55,3 @@ def test_waiting(jobs: list[Job], until: int | None) -> None:
     report, recorder = replay(jobs, until)
 
     assert sum(recorder.waiting.area) == sum(limit.delayed_seconds for limit in report.limits)
-
-
-@given(jobs=workloads())
-def test_running(jobs: list[Job]) -> None:
-    """Jobs that run over time make up the seconds for which they run, and what they use."""
-    report, recorder = replay(jobs)
-    started = [job for job in jobs if job.usage["vcore"] <= 3000 or (job.user.name == "sue" and job.queue == "root.b")]
-
-    assert len(started) == report.started
-    assert sum(recorder.running.area) == sum(job.run_time for job in started)
-    used = sum(job.run_time * job.usage["vcore"] for job in started)
-    assert [sum(total.area) for total in recorder.totals.values()] == [used] * bool(started)

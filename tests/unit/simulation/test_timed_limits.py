@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ugm import Partition, Resource, UserGroup
-from ugm.budgets import Budget, Budgets, Period
 from ugm.config import (
     BudgetConfig,
     Extensions,
@@ -67,29 +66,12 @@ def test_who_runs_out_and_when() -> None:
     )  # fmt: skip
 
 
-def test_an_overrun_is_settled() -> None:
-    """A job that runs longer than its user requested goes on, and the budget may be exceeded."""
-    report = simulate([job(1, 0, 30, requested=10), job(2, 40, 5)], declaring(lab(20, period="none")), start=START)
-
-    assert [(one.settled, one.limit, one.ran_out, one.denied_jobs) for one in report.budgets] == [(30, 20, 40, 1)]
-    assert "cannot fit, because the budget is never renewed" in report.rejections[0].reason
-
-
 def test_each_user() -> None:
     """Each user has an account, also one of whom every job is denied."""
     config = declaring(BudgetConfig("each", user="*", amounts=Resource(gpu=10), mode="safe"))
     report = simulate([job(1, 0, 5), job(2, 1, 30, user=BEN)], config, start=START)
 
     assert ran(report) == [("ben", None, 0, 1, 1), ("sue", None, 5, None, 0)]
-
-
-def test_weights_and_budgets_of_the_program() -> None:
-    """A weighted sum is exact, also if the program passes the budgets."""
-    bill = Budget("bill", amounts=Resource(units=100), period=Period.DAY, weights={"gpu": Fraction(1, 3)})
-    report = simulate([job(1, 0, 100)], declaring(), models=lambda: [Budgets([bill])], start=START)
-
-    assert [(one.settled, one.end) for one in report.budgets] == [(20, MIDNIGHT), (Fraction(40, 3), None)]
-    assert report.budgets[1].to_dict()["settled"] == "40/3"
 
 
 def test_thresholds_and_the_forecast() -> None:

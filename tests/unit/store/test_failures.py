@@ -100,6 +100,21 @@ def _fill(store: Store, acknowledged: list[str]) -> None:
             acknowledged.append(name)
 
 
+def test_a_file_that_is_moved(tmp_path: Path) -> None:
+    """While the file is not in its place, nothing is acknowledged; when it is back, the change in doubt is there."""
+    place, other = tmp_path / "store", tmp_path / "moved"
+    with open_store(place) as store:
+        put(store, submitted())
+        place.rename(other)
+        for name in ("a", "b"):
+            with pytest.raises(StoreError):
+                put(store, held(name))
+        assert not place.exists()
+        other.rename(place)
+        put(store, held("c"))
+    assert names(place) == ["a", "c"]
+
+
 # PostgreSQL
 
 

@@ -49,17 +49,6 @@ def _store(location: StoreLocation, request: pytest.FixtureRequest, slow_folds: 
         yield store
 
 
-def test_sums(store: Store, location: StoreLocation) -> None:
-    """An allocation counts until its release, with its size at each time; one that is held counts until now."""
-    for _ in range(2):
-        assert sums(location, "user") == {"sue": 3 * 4000 + 5 * 2000, "bob": 2 * 5000}
-        assert sums(location, "group") == {"dev": 32_000}
-        assert sums(location, "queue") == {"root.a": 22_000, "root.b": 10_000}
-        assert sums(location, "application") == {"app": 22_000, "bob": 10_000}
-        assert sums(location, "user", queue="root.b") == {"bob": 10_000}
-        fold(store)
-
-
 def test_no_group(store: Store, location: StoreLocation) -> None:
     """Usage without a group has its own row after the others; a user with groups counts for the first one."""
     free = APPLICATION._replace(application_id="free", user=UserGroup("amy"), group=None)
