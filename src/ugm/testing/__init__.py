@@ -22,7 +22,7 @@ True
 {'memory': 4}
 """
 
-from ugm.testing.invariants import check_never_above, check_sums, exposed, exposed_partition, verify_all
+from ugm.testing.invariants import check_never_above, exposed, exposed_partition, verify_all
 from ugm.testing.partition_machine import PartitionMachine
 from ugm.testing.partition_model import PartitionModel
 from ugm.testing.partition_model_state import PartitionModelState, SubmittedApplication
@@ -59,7 +59,6 @@ __all__ = [
     "allocation_requests",
     "check_never_above",
     "check_running",
-    "check_sums",
     "exposed",
     "exposed_partition",
     "full_partitions",

@@ -30,7 +30,7 @@ from ugm.partition import AbstractPartition, ApplicationInfo, AuditReport, Confi
 from ugm.queues import Placement
 from ugm.testing.invariants import exposed_partition
 from ugm.testing.partition_model import PartitionModel
-from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED, allocation_requests, full_partitions
+from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED, full_partitions
 from ugm.testing.queue_model import QueueModel, upward
 from ugm.testing.strategies import GROUPS, users
 from ugm.testing.tracker_machine import agree, by_place, unordered
@@ -399,30 +399,6 @@ class PartitionMachine(RuleBasedStateMachine):
         for cluster, counted in ((True, places), (False, inner)):
             found = self.partition.queue_headroom(path, cluster=cluster)
             agree(found, self.model.tracked.headroom_at(counted), "queue_headroom")
-
-    @rule(request=allocation_requests(), wrong=st.sampled_from([None, "", 7, []]))
-    def misuse(self, request: AllocationRequest, wrong: object) -> None:
-        """Invalid arguments are refused, and do not change the state."""
-        for operation, arguments in (
-            ("request", (wrong, *request[1:3])),
-            ("allocate", (request[0], wrong, request[2])),
-            ("allocate", (*request[:2], wrong)),
-            ("allocate", (*request[:2], Resource(memory=-1))),
-            ("allocate_all", ([request, request._replace(application_id="stranger")],)),
-            ("adopt", (request[0], "stranger", request[2])),
-            ("replace", (wrong, *request[1:3])),
-            ("resize", (request[0], wrong)),
-            ("release", (wrong,)),
-            ("preempt", (wrong,)),
-            ("renew", (wrong, 60)),
-            ("overdue", ("late",)),
-            ("submit", (wrong, UserGroup("ana"), "root.a")),
-            ("submit", ("new", wrong, "root.a")),
-            ("adopt_application", ("new", UserGroup("ana"), wrong)),
-            ("add_node", ("new", wrong)),
-            ("audit", ([(*request[:2], wrong)],)),
-        ):
-            self.refused(operation, *arguments)
 
     # Invariants
 

@@ -62,14 +62,6 @@ _MANUAL_LIMITS: st.SearchStrategy[tuple[str, Any]] = st.tuples(
 ) | st.tuples(st.just("applications"), st.integers(0, 2))
 _PATHS = ("", "root", "root.a", "root.b", "root.a.b")
 
-_INVALID_REQUESTS: tuple[Request, ...] = (
-    Request("", "app", Resource(), UserGroup("ana")),
-    Request("elsewhere", "app", Resource(), UserGroup("ana")),
-    Request("root..a", "app", Resource(), UserGroup("ana")),
-    Request("root", "", Resource(), UserGroup("ana")),
-    Request("root", "app", Resource(memory=-1), UserGroup("ana")),
-)
-
 
 def _has(name: str) -> Callable[[TrackerMachine], bool]:
     return lambda machine: hasattr(machine.tracker, name)
@@ -187,15 +179,6 @@ class TrackerMachine(RuleBasedStateMachine):
         path, application_id, usage, user = request
         self.tracker.decrease_tracked_resource(path, application_id, usage, remove_app, user)
 
-    @rule(request=st.sampled_from(_INVALID_REQUESTS))
-    def misuse(self, request: Request) -> None:
-        """An invalid request raises an error and does not change the state."""
-        with self.nothing_changes():
-            with _raises(RequestError, request):
-                self.tracker.increase_tracked_resource(*request)
-            with _raises(RequestError, request):
-                self._decrease(request, remove_app=False)
-
     @precondition(_something_runs)
     @rule(running=_RUNNING, usage=resources(), user=users())
     def second_user(self, running: tuple[str, str, str], usage: Resource, user: UserGroup) -> None:
@@ -287,6 +270,12 @@ class TrackerMachine(RuleBasedStateMachine):
     def agrees_with_the_model(self) -> None:
         """Usage, applications, groups and limits equal those of the model."""
         agree(exposed(self.tracker), self.model.exposed(), "visible state")
+        for name in USERS:
+            total = self.tracker.get_user_resources(UserGroup(name))
+            agree(total, self.model.total(TrackingType.USER, name), "get_user_resources")
+        for name in (*GROUPS, WILDCARD):
+            total = self.tracker.get_group_resources(name)
+            agree(total, self.model.total(TrackingType.GROUP, name), "get_group_resources")
 
     @invariant()
     def adds_up(self) -> None:

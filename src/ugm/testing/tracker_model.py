@@ -96,6 +96,11 @@ class TrackerModel:
         """Return the usage at a place, without zeros."""
         return _total(grant.usage for grant in self.grants_at(place))
 
+    def total(self, kind: TrackingType, name: str) -> Resource | None:
+        """Return the usage of a user or group; None if nothing of it runs."""
+        place = Place(kind, name, ROOT)
+        return self.usage(place) if self.grants_at(place) else None
+
     def applications(self, place: Place) -> set[str]:
         """Return the applications that run at a place."""
         return {grant.application_id for grant in self.grants_at(place)}

@@ -6,23 +6,21 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from support.tracking_fixtures import NOTHING, ONE, SUE, group, partition, user
+from support.tracking_fixtures import ONE, SUE, group, partition, user
 from ugm import (
     InvariantError,
     Manager,
     Partition,
     Resource,
-    UserGroup,
     parse_config,
 )
 from ugm.configuration import PartitionConfig, QueueConfig
 from ugm.testing import (
     TrackerMachine,
     check_never_above,
-    check_sums,
     verify_all,
 )
-from ugm.tracking import GroupUsage, QueueUsage, Tracker, UserUsage
+from ugm.tracking import Tracker
 
 
 def test_verify_all_of_a_partition() -> None:
@@ -40,65 +38,6 @@ def test_verify_all_of_a_partition() -> None:
     checked._state.tree.root.chain[0].free_memory += 1
     with pytest.raises(InvariantError):
         verify_all(checked)
-
-
-class Told:
-    """A tracker with given answers."""
-
-    def __init__(self, users: tuple[UserUsage, ...], groups: tuple[GroupUsage, ...] = ()) -> None:
-        self._users = users
-        self._groups = groups
-
-    def increase_tracked_resource(self, *_: object) -> bool:
-        """Grant nothing."""
-        return False
-
-    def decrease_tracked_resource(self, *_: object, **__: object) -> None:
-        """Do nothing."""
-
-    def get_user_resources(self, user: UserGroup) -> Resource | None:
-        """Return what the root of a user shows."""
-        return next((usage.queues.usage for usage in self._users if usage.user_name == user.name), None)
-
-    def get_group_resources(self, group: str) -> Resource | None:
-        """Return nothing for any group."""
-        return next((NOTHING for usage in self._groups if usage.group_name == group), None)
-
-    def get_users_resources(self) -> tuple[UserUsage, ...]:
-        """Return the given answer."""
-        return self._users
-
-    def get_groups_resources(self) -> tuple[GroupUsage, ...]:
-        """Return the given answer."""
-        return self._groups
-
-
-def queue(path: str, usage: Resource, applications: tuple[str, ...], *children: QueueUsage) -> QueueUsage:
-    """Return a queue without limits."""
-    return QueueUsage(path, usage, applications, None, 0, children)
-
-
-def findings(tracker: Tracker) -> tuple[str, ...]:
-    """Return what is wrong with the sums of a tracker."""
-    with pytest.raises(InvariantError) as caught:
-        check_sums(tracker)
-    return caught.value.findings
-
-
-def test_sums_of_one_user() -> None:
-    """Negative usage, more usage or applications below than above, and empty queues are found."""
-    children = (
-        queue("root.a", Resource(memory=-1, vcore=2), ("app-1", "app-2")),
-        queue("root.b", NOTHING, ()),
-    )
-    root = queue("root", Resource(vcore=1), ("app-1",), *children)
-
-    assert findings(Told((UserUsage("sue", {}, root),))) == (
-        "user 'sue' uses 1 vcore more below root than in it",
-        "user 'sue' runs 'app-2' below root but not in it",
-        "user 'sue' uses -1 memory in root.a",
-        "user 'sue' is listed in root.b without a running application",
-    )
 
 
 def test_never_above_finds_both() -> None:
@@ -150,15 +89,6 @@ def _without_groups(config: PartitionConfig) -> PartitionConfig:
     return PartitionConfig(queues=(strip(config.root),))
 
 
-class Deaf(TrackerMachine):
-    """A tracker that grants nothing."""
-
-    def make_tracker(self, config: PartitionConfig) -> Tracker:
-        """Return a tracker that ignores its configuration."""
-        assert config.root.name == "root"
-        return Told(())
-
-
 class Lenient(TrackerMachine):
     """A tracker that is not as strict as it should be."""
 
@@ -167,7 +97,7 @@ class Lenient(TrackerMachine):
         return Manager(config, strict=False)
 
 
-@pytest.mark.parametrize("machine", [NoGroups, Deaf, pytest.param(Lenient, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("machine", [NoGroups, pytest.param(Lenient, marks=pytest.mark.ci)])
 def test_machine_finds_it(machine: type[TrackerMachine]) -> None:
     """A tracker that departs from the model is found out."""
     with pytest.raises((AssertionError, ExceptionGroup)):
