@@ -10,48 +10,39 @@ import * as check from "./views/check.js";
 import * as configuration from "./views/configuration.js";
 import * as denials from "./views/denials.js";
 import { draw, h } from "./base/dom.js";
+import { announce } from "./base/events.js";
 import { clock, counted } from "./base/format.js";
 import * as nodes from "./views/nodes.js";
 import { live } from "./base/live.js";
-import * as owner from "./trees/owner.js";
+import { groupDetail, userDetail } from "./trees/owner.js";
 import { Poller } from "./base/polling.js";
 import * as preemption from "./views/preemption.js";
-import * as queue from "./trees/queue.js";
 import * as queues from "./trees/queues.js";
-import { link, parse } from "./base/route.js";
+import { current, follow, link, route } from "./base/route.js";
 import * as service from "./views/service.js";
 import * as shares from "./views/shares.js";
 import { utilizationView } from "./views/utilization.js";
 import { summary } from "./parts/summary.js";
-import { treesOf, treeView } from "./trees/trees.js";
+import { loadTrees, treeView } from "./trees/trees.js";
 import * as waiting from "./views/waiting.js";
-import { announce } from "./base/announcements.js";
 
-const TREES = { elastic: treeView("elastic"), quota: treeView("quota") };
-/** @type {Map<string, {title: string, load: (route: any) => Promise<any>, show: (route: any, data: any) => any, shown?: () => void}>} */
-const VIEWS = new Map(Object.entries({ queues, users: utilizationView("users"), groups: utilizationView("groups"), ...TREES, budgets, shares, applications, waiting, preemption, denials, alerts, check, nodes, configuration, service }));
-/** @type {Map<string, {load: (route: any) => Promise<any>, show: (route: any, data: any, view: any) => any, noun: string}>} */
-const DETAILS = new Map(Object.entries({
-  queues: { load: queue.load, show: queue.show, noun: "Queue" },
-  users: { load: owner.loadUser, show: owner.showUser, noun: "User" },
-  groups: { load: owner.loadGroup, show: owner.showGroup, noun: "Group" },
-  elastic: TREES.elastic.detail,
-  quota: TREES.quota.detail,
-  applications: { load: applications.loadDetail, show: applications.showDetail, noun: "Application" },
-  preemption: { load: preemption.loadDetail, show: preemption.showDetail, noun: "Request" },
-}));
-
-/** The views of quota models, which a partition may lack. */
-const OPTIONAL = new Set([...Object.keys(TREES), "budgets", "shares"]);
-/** The classes of quota models with a view of their own. */
-const MODELS = new Map([["Budgets", "budgets"], ["FairShares", "shares"]]);
+/** @type {Map<string, View>} */
+const VIEWS = new Map(
+  Object.entries({
+    queues,
+    users: utilizationView("users", userDetail),
+    groups: utilizationView("groups", groupDetail),
+    elastic: treeView("elastic"),
+    quota: treeView("quota"),
+    ...{ budgets, shares, applications, waiting, preemption, denials, alerts, check, nodes, configuration, service },
+  }),
+);
 
 const state = {
-  /** @type {import("./types.js").Health | null} */
+  /** @type {Health | null} */
   health: null,
-  route: parse(location.hash),
   /** The data of the last poll, and their address. */
-  /** @type {{address: string, view: any, detail: any, kinds: string[], partition: import("./types.js").Partition | null} | null} */
+  /** @type {{address: string, view: any, detail: any, models: string[], partition: Partition | null} | null} */
   data: null,
   /** When the data were loaded, in seconds since 1970. */
   at: 0,
@@ -69,11 +60,6 @@ const state = {
   isMenuOpen: false,
 };
 
-/** The topics of the stream, by view; other views poll. What runs or waits changes with the usage or requests of a user. */
-const TOPICS = new Map(Object.entries({
-  ...{ queues: "queues", users: "users", groups: "groups", elastic: "trees", quota: "trees" },
-  ...Object.fromEntries(["budgets", "shares", "applications", "waiting", "preemption", "alerts"].map((view) => [view, "users"])),
-}));
 /** The seconds for which a view without a stream keeps the summary. */
 const SUMMARY = 10;
 /** The longest interval, in seconds, at which the figures count as live. */
@@ -92,24 +78,24 @@ async function load() {
   try {
     if (!state.health) state.health = await loadHealth();
     if (!correctRoute()) return;
-    const { route } = state;
-    live.listen(route.partition, poller.paused || document.hidden ? "" : TOPICS.get(route.view) ?? "");
     const view = VIEWS.get(route.view);
+    live.listen(poller.paused || document.hidden ? "" : view?.topic ?? "");
     const now = Date.now() / 1000;
+    const summary = { at: now, partition: route.partition };
     const keepsSummary = !live.isConnected && state.data && state.summary.partition === route.partition && now - state.summary.at < SUMMARY;
-    const [health, partition, kinds, data, detail] = await Promise.all([
+    const [health, partition, models, data, detail] = await Promise.all([
       keepsSummary ? state.health : loadHealth(),
-      keepsSummary ? state.data?.partition ?? null : loadPartition(route),
-      loadKinds(route.partition),
-      view?.load(route),
-      route.name ? DETAILS.get(route.view)?.load(route) : undefined,
+      keepsSummary ? state.data?.partition ?? null : loadPartition(),
+      loadModels(),
+      view?.load(),
+      route.name ? view?.detail?.load() : undefined,
     ]);
     // The reader has navigated, or a newer poll has begun.
     if (number !== state.polls) return;
-    if (!keepsSummary) state.summary = { at: now, partition: route.partition };
+    if (!keepsSummary) state.summary = summary;
     if (state.error) announce("The server responds again.");
     else if (health.reason && !state.health.reason) announce("The configuration file was refused.");
-    Object.assign(state, { health, data: { address, view: data, detail, kinds, partition }, at: Date.now() / 1000, error: "" });
+    Object.assign(state, { health, data: { address, view: data, detail, models, partition }, at: Date.now() / 1000, error: "" });
   } catch (error) {
     if (number !== state.polls) return;
     const message = error instanceof ApiError ? error.message : "The server does not respond";
@@ -122,28 +108,23 @@ async function load() {
 /**
  * Load the summary of the partition. While no process leads a service, only its status is available.
  *
- * @param {import("./types.js").Route} route
- * @returns {Promise<import("./types.js").Partition | null>}
+ * @returns {Promise<Partition | null>}
  */
-async function loadPartition(route) {
-  const found = get(path(route.partition));
+async function loadPartition() {
+  const found = get(path());
   return route.view === "service" ? found.catch(() => null) : found;
 }
 
-/** @returns {Promise<import("./types.js").Health>} */
+/** @returns {Promise<Health>} */
 function loadHealth() {
   return get("health");
 }
 
-/**
- * Load the views of the quota models of the partition: their kinds of trees, budgets and fair shares.
- *
- * @param {string} partition
- */
-async function loadKinds(partition) {
+/** Load the kinds of trees and the classes of quota models that the partition has. */
+async function loadModels() {
   try {
-    const { trees, models } = await treesOf(partition);
-    return [...trees.map((tree) => tree.kind), ...models.map(({ model }) => MODELS.get(model) ?? "")];
+    const { trees, models } = await loadTrees();
+    return [...trees.map(({ kind }) => kind), ...models.map(({ model }) => model)];
   } catch {
     // Other requests report the error.
     return [];
@@ -152,21 +133,20 @@ async function loadKinds(partition) {
 
 /** Replace an address that does not exist; return whether it exists. */
 function correctRoute() {
-  const { route } = state;
   const partitions = state.health?.partitions ?? [];
   const partition = partitions.includes(route.partition) ? route.partition : partitions[0] ?? "";
   if (partition === route.partition && VIEWS.has(route.view)) return true;
-  history.replaceState(null, "", link(partition, VIEWS.has(route.view) ? route.view : "queues"));
+  history.replaceState(null, "", link(VIEWS.has(route.view) ? route.view : "queues", "", {}, partition));
   navigate(false);
   return false;
 }
 
 /** @param {boolean} [byReader] */
 function navigate(byReader = true) {
-  const before = state.route;
-  state.route = parse(location.hash);
-  state.hasNavigated = byReader && (before.view !== state.route.view || before.name !== state.route.name);
-  if (state.route.name && !before.name) state.opener = location.hash;
+  const before = route;
+  follow();
+  state.hasNavigated = byReader && (before.view !== route.view || before.name !== route.name);
+  if (route.name && !before.name) state.opener = location.hash;
   state.isMenuOpen = false;
   poller.poll();
 }
@@ -180,9 +160,9 @@ function render() {
   const isThere = state.data?.address === location.hash;
   draw(place, state.error && alarm(), state.health?.reason && banner(state.health), isThere && content());
   if (!isThere) return;
-  const view = VIEWS.get(state.route.view);
+  const view = VIEWS.get(route.view);
   view?.shown?.();
-  document.title = [state.route.name, view?.title, state.route.partition, "ugm"].filter(Boolean).join(" - ");
+  document.title = [route.name, view?.title, route.partition, "ugm"].filter(Boolean).join(" - ");
   if (state.hasNavigated) moveFocus();
   state.hasNavigated = false;
 }
@@ -190,25 +170,25 @@ function render() {
 /** Move the focus into a detail that was opened, or back to the link of one that was closed. */
 function moveFocus() {
   const opener = state.opener && document.querySelector(`#view a[href="${CSS.escape(state.opener)}"]`);
-  const back = ["queues", ...Object.keys(TREES)].includes(state.route.view) ? document.querySelector('.rows > [tabindex="0"]') : opener;
-  const heading = document.querySelector(state.route.name ? "#detail-heading" : "#heading");
-  const found = !state.route.name && state.opener ? back ?? heading : heading;
+  const back = document.querySelector('.rows > [tabindex="0"]') ?? opener;
+  const heading = document.querySelector(route.name ? "#detail-heading" : "#heading");
+  const found = !route.name && state.opener ? back ?? heading : heading;
   /** @type {HTMLElement | null} */ (found)?.focus();
-  if (!state.route.name) state.opener = "";
+  if (!route.name) state.opener = "";
 }
 
 function header() {
-  const { route, data } = state;
-  const partitions = state.health?.partitions ?? [];
-  const isThere = (/** @type {string} */ name) => name === route.view || (OPTIONAL.has(name) ? data?.kinds.includes(name) : name !== "service" || data?.partition?.has_service);
-  const views = [...VIEWS].filter(([name]) => isThere(name));
+  const { data, health } = state;
+  const partitions = health?.partitions ?? [];
+  const has = (/** @type {View} */ { model, title }) => (model ? data?.models.includes(model) : title !== service.title || data?.partition?.has_service);
+  const views = [...VIEWS].filter(([name, view]) => name === route.view || has(view));
   return [
     h(
       "div",
       { class: "bar-top" },
-      h("h1", null, h("a", { href: link(route.partition, "queues") }, "ugm")),
+      h("h1", null, h("a", { href: link("queues") }, "ugm")),
       partitions.length > 1 ? chooser(partitions) : h("span", { class: "partition" }, route.partition),
-      h("nav", { "aria-label": "Views" }, menuButton(), h("ul", null, views.map(([name, view]) => tab(name, view.title)))),
+      h("nav", { "aria-label": "Views" }, menuButton(), h("ul", null, views.map(([name, { title }]) => h("li", null, h("a", { href: link(name), "aria-current": route.view === name ? "page" : null }, title))))),
       liveStatus(),
     ),
     data?.partition && summary(data.partition),
@@ -219,31 +199,22 @@ function header() {
 function chooser(partitions) {
   /** @param {Event} event */
   const change = (event) => {
-    location.hash = link(/** @type {HTMLSelectElement} */ (event.target).value, parse(location.hash).view);
+    location.hash = link(current().view, "", {}, /** @type {HTMLSelectElement} */ (event.target).value);
   };
-  const options = partitions.map((name) => h("option", { value: name, selected: name === state.route.partition }, name));
-  return h("label", { class: "partition" }, h("span", { class: "unseen" }, "Partition"), h("select", { on: { change }, value: state.route.partition }, options));
+  const options = partitions.map((name) => h("option", { value: name, selected: name === route.partition }, name));
+  return h("label", { class: "partition" }, h("span", { class: "unseen" }, "Partition"), h("select", { on: { change }, value: route.partition }, options));
 }
 
 /** The button that shows the views in a narrow window; it has the title of the current view. */
 function menuButton() {
   const click = () => setMenu(!state.isMenuOpen);
-  return h("button", { type: "button", class: "menu", "aria-expanded": String(state.isMenuOpen), on: { click } }, h("span", { class: "unseen" }, "View: "), VIEWS.get(state.route.view)?.title);
+  return h("button", { type: "button", class: "menu", "aria-expanded": String(state.isMenuOpen), on: { click } }, h("span", { class: "unseen" }, "View: "), VIEWS.get(route.view)?.title);
 }
 
 /** @param {boolean} isOpen */
 function setMenu(isOpen) {
   state.isMenuOpen = isOpen;
   render();
-}
-
-/**
- * @param {string} name
- * @param {string} title
- */
-function tab(name, title) {
-  const isHere = state.route.view === name;
-  return h("li", null, h("a", { href: link(state.route.partition, name), "aria-current": isHere ? "page" : null }, title));
 }
 
 function liveStatus() {
@@ -280,7 +251,7 @@ function alarm() {
   return h("p", { class: "error", key: "alarm" }, `${state.error}. The figures are of ${state.at ? clock(state.at) : "no time yet"}; trying again.`);
 }
 
-/** @param {import("./types.js").Health} health */
+/** @param {Health} health */
 function banner({ configuration }) {
   if (!configuration.refused.length) return h("p", { class: "error", key: "banner" }, `The configuration file is not in force. It was changed while the server was down (${counted(configuration.unapplied.length, "difference")}): ${configuration.unapplied[0]}`);
   const [first, ...others] = configuration.refused;
@@ -289,11 +260,11 @@ function banner({ configuration }) {
 }
 
 function content() {
-  const { route, data } = state;
+  const { data } = state;
   const view = VIEWS.get(route.view);
-  const detail = route.name ? DETAILS.get(route.view) : undefined;
+  const detail = route.name ? view?.detail : undefined;
   return [
-    h("section", { class: "list-side", key: route.view, "aria-labelledby": "heading" }, h("h2", { id: "heading", tabindex: "-1" }, view?.title), view?.show(route, data?.view)),
+    h("section", { class: "list-side", key: route.view, "aria-labelledby": "heading" }, h("h2", { id: "heading", tabindex: "-1" }, view?.title), view?.show(data?.view)),
     detail &&
       h(
         "section",
@@ -302,9 +273,9 @@ function content() {
           "div",
           { class: "detail-top" },
           h("h2", { id: "detail-heading", class: "long-name", title: route.name, tabindex: "-1" }, h("span", { class: "quiet" }, `${detail.noun} `), route.name),
-          h("a", { class: "close", href: link(route.partition, route.view, "", route.query) }, "Close"),
+          h("a", { class: "close", href: link(route.view, "", route.query) }, "Close"),
         ),
-        detail.show(route, data?.detail, data?.view),
+        detail.show(data?.detail, data?.view),
       ),
   ];
 }
@@ -315,11 +286,10 @@ document.getElementById("skip")?.addEventListener("click", (event) => {
 });
 /** Close the menu or the detail on Escape, unless the focused element uses the key. */
 function escape(/** @type {KeyboardEvent} */ event) {
-  const { partition, view, name, query } = state.route;
   const isTyping = event.target instanceof HTMLInputElement && event.target.value !== "";
   if (event.key !== "Escape" || isTyping || event.defaultPrevented) return;
   if (state.isMenuOpen) closeMenu();
-  else if (name) location.hash = link(partition, view, "", query);
+  else if (route.name) location.hash = link(route.view, "", route.query);
 }
 
 function closeMenu() {
@@ -340,5 +310,5 @@ setInterval(updateAge, 1000);
 window.addEventListener("hashchange", () => navigate());
 window.addEventListener("refresh", () => poller.poll());
 window.addEventListener("redraw", render);
-window.addEventListener("resize", () => VIEWS.get(state.route.view)?.shown?.());
+window.addEventListener("resize", () => VIEWS.get(route.view)?.shown?.());
 poller.poll();

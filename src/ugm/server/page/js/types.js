@@ -61,6 +61,18 @@
  *   priority: number, unpreemptable: boolean}[]}} Borrowers
  *
  * @typedef {{partition: string, view: string, name: string, query: Record<string, string>}} Route
+ *
+ * @typedef {object} Detail the detail of an object of a view
+ * @property {string} noun
+ * @property {() => Promise<any>} load
+ * @property {(data: any, view: any) => any} show describes the loaded data; `view` is what its view has loaded
+ *
+ * @typedef {object} View
+ * @property {string} title
+ * @property {string} [topic] what the server has to push to the view; other views poll
+ * @property {string} [model] the class of quota models, or the kind of trees, without which a partition lacks the view
+ * @property {() => Promise<any>} load
+ * @property {(data: any) => any} show
+ * @property {() => void} [shown] is called when the view is in the document
+ * @property {Detail} [detail]
  */
-
-export {};

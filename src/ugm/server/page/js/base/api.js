@@ -2,7 +2,7 @@
  * Requests to the server. Every address is relative, because the application may be mounted below any path.
  */
 
-import { escaped } from "./route.js";
+import { escaped, queryText, route } from "./route.js";
 
 /** The prefixes of paths: of the interface of ugm, and of the one that responds in the format of Apache YuniKorn. */
 const PREFIX = "api/v1/";
@@ -37,7 +37,7 @@ export class ApiError extends Error {
  * @returns {Promise<any>}
  */
 export async function get(path, query = {}, prefix = PREFIX) {
-  return answer(await request(path, query, prefix));
+  return answer(await send(path, prefix, queryText(query)));
 }
 
 /**
@@ -46,23 +46,8 @@ export async function get(path, query = {}, prefix = PREFIX) {
  * @param {string} path
  */
 export async function getText(path) {
-  const response = await request(path, {}, PREFIX);
+  const response = await send(path, PREFIX);
   return response.ok ? response.text() : answer(response);
-}
-
-/**
- * @param {string} path
- * @param {Record<string, string | number | string[] | undefined>} query
- * @param {string} prefix
- */
-async function request(path, query, prefix) {
-  const params = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) {
-    if (value === undefined || value === "") continue;
-    for (const one of Array.isArray(value) ? value : [value]) params.append(name, String(one));
-  }
-  const text = params.toString();
-  return fetch(`${addressOf(path, prefix)}${text ? `?${text}` : ""}`, { signal: deadline() });
 }
 
 /**
@@ -73,7 +58,28 @@ async function request(path, query, prefix) {
  */
 export async function post(path, body) {
   const headers = { "content-type": "application/json", accept: "application/json" };
-  return answer(await fetch(addressOf(path, PREFIX), { method: "POST", headers, body: JSON.stringify(body), signal: deadline() }));
+  return answer(await send(path, PREFIX, "", { method: "POST", headers, body: JSON.stringify(body) }));
+}
+
+/**
+ * Send a request. A browser removes the parts `.` and `..` of a path, even if they are escaped, and would send the request for
+ * another object; therefore such a path counts as unknown, as on the server.
+ *
+ * @param {string} path
+ * @param {string} prefix
+ * @param {string} [query]
+ * @param {RequestInit} [options]
+ */
+async function send(path, prefix, query = "", options = {}) {
+  if (/(^|\/)\.\.?(\/|$)/.test(path)) throw new ApiError(404, "path-unknown", "there is no such path");
+  return fetch(prefix + path + query, { ...options, signal: /** @type {any} */ (AbortSignal).timeout(TIMEOUT) });
+}
+
+/** @param {Response} response */
+async function answer(response) {
+  const data = parseJson(await response.text());
+  if (response.ok) return data;
+  throw new ApiError(response.status, data?.code ?? "failed", data?.detail ?? `the server responded with status ${response.status}`);
 }
 
 /**
@@ -91,35 +97,12 @@ export async function orNull(response) {
 }
 
 /**
- * @param {string} partition
+ * Return the path of an object in the current partition.
+ *
  * @param {...string} parts
  */
-export function path(partition, ...parts) {
-  return ["partition", partition, ...parts].map(escaped).join("/");
-}
-
-/**
- * Return the address of a path. A browser removes the parts `.` and `..`, even if they are escaped, and would send the
- * request for another object; therefore the path counts as unknown, as on the server.
- *
- * @param {string} path
- * @param {string} prefix
- */
-function addressOf(path, prefix) {
-  if (/(^|\/)\.\.?(\/|$)/.test(path)) throw new ApiError(404, "path-unknown", "there is no such path");
-  return prefix + path;
-}
-
-/** Return a signal that ends a request after some time. */
-function deadline() {
-  return /** @type {any} */ (AbortSignal).timeout(TIMEOUT);
-}
-
-/** @param {Response} response */
-async function answer(response) {
-  const data = parseJson(await response.text());
-  if (response.ok) return data;
-  throw new ApiError(response.status, data?.code ?? "failed", data?.detail ?? `the server responded with status ${response.status}`);
+export function path(...parts) {
+  return ["partition", route.partition, ...parts].map(escaped).join("/");
 }
 
 /**

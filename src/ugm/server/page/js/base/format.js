@@ -37,7 +37,7 @@ const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-dig
  * Format an amount of a resource without the name of its unit.
  *
  * @param {string} resource
- * @param {import("../types.js").Amount} amount
+ * @param {Amount} amount
  */
 export function amountText(resource, amount) {
   const exact = BigInt(amount);
@@ -70,7 +70,7 @@ export function byName(one, other) {
  * Format an amount with its unit.
  *
  * @param {string} resource
- * @param {import("../types.js").Amount} amount
+ * @param {Amount} amount
  */
 export function withUnit(resource, amount) {
   const text = amountText(resource, amount);
@@ -82,7 +82,7 @@ export function withUnit(resource, amount) {
  * Format an amount with at most four digits, and those before the point, for a narrow column.
  *
  * @param {string} resource
- * @param {import("../types.js").Amount} amount
+ * @param {Amount} amount
  */
 export function briefText(resource, amount) {
   const text = amountText(resource, amount);
@@ -94,7 +94,7 @@ export function briefText(resource, amount) {
 /**
  * Return an amount without its fraction.
  *
- * @param {import("../types.js").Amount | string} amount an integer, or a fraction such as 7/2
+ * @param {Amount | string} amount an integer, or a fraction such as 7/2
  */
 export function whole(amount) {
   if (typeof amount !== "string") return BigInt(amount);
@@ -106,7 +106,7 @@ export function whole(amount) {
  * Format an amount times seconds in hours, without its unit.
  *
  * @param {string} resource
- * @param {import("../types.js").Amount | string} amount
+ * @param {Amount | string} amount
  */
 export function hoursText(resource, amount) {
   const isCount = resource !== "vcore" && !isBytes(resource);
@@ -128,7 +128,7 @@ export function hourUnit(resource) {
  * Format an amount in its base unit, with all digits.
  *
  * @param {string} resource
- * @param {import("../types.js").Amount} amount
+ * @param {Amount} amount
  */
 export function exactText(resource, amount) {
   if (resource === "vcore") return withUnit(resource, amount);
@@ -139,7 +139,7 @@ export function exactText(resource, amount) {
 /**
  * Format several amounts in one line.
  *
- * @param {import("../types.js").Amounts | null} amounts
+ * @param {Amounts | null} amounts
  */
 export function amountsText(amounts) {
   const names = sortedNames(Object.keys(amounts ?? {}));
@@ -148,7 +148,7 @@ export function amountsText(amounts) {
 
 /**
  * @param {string} resource
- * @param {import("../types.js").Amount} amount
+ * @param {Amount} amount
  */
 function amountOrNone(resource, amount) {
   return Number(amount) === 0 ? `no ${resourceName(resource).toLowerCase()}` : withUnit(resource, amount);
@@ -189,11 +189,21 @@ export function sortedNames(names) {
 /**
  * Return the used share of a limit; a limit of 0 counts as used up.
  *
- * @param {import("../types.js").Amount} used
- * @param {import("../types.js").Amount} limit
+ * @param {Amount} used
+ * @param {Amount} limit
  */
 export function shareOf(used, limit) {
   return Number(limit) > 0 ? Number(used) / Number(limit) : 1 + Number(used);
+}
+
+/**
+ * Return the used share of a limit; a limit of 0 only counts if something is used.
+ *
+ * @param {Amount} used
+ * @param {Amount} limit
+ */
+export function limitShare(used, limit) {
+  return Number(limit) || Number(used) ? shareOf(used, limit) : 0;
 }
 
 /** @param {number} share */

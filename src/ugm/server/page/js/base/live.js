@@ -5,15 +5,13 @@
  * groups and trees only say that there is something new to load. Without a stream, the page polls.
  */
 
-import { parseJson } from "./api.js";
-import { escaped } from "./route.js";
+import { parseJson, path } from "./api.js";
 
 /** Milliseconds without a message after which the connection counts as lost; the server sends one every 5 seconds. */
 const SILENCE = 15_000;
 /** Milliseconds until a stream that the server has refused is tried again. */
 const RETRY = 60_000;
 
-/** @typedef {import("../types.js").Queue} Queue */
 /** @typedef {{version: number, at: number, queues?: Record<string, Queue | null> | null}} Message */
 
 class LiveStream {
@@ -36,18 +34,20 @@ class LiveStream {
   }
 
   /**
-   * Listen to a topic of a partition, and to nothing else; an empty topic is none.
+   * Listen to a topic of the current partition, and to nothing else; an empty topic is none.
    *
-   * @param {string} partition
    * @param {string} topic
    */
-  listen(partition, topic) {
-    const address = topic && `api/v1/partition/${escaped(partition)}/stream?topic=${topic}`;
+  listen(topic) {
+    const address = topic && `api/v1/${path("stream")}?topic=${topic}`;
     if (address === this.address && (this.source || Date.now() - this.refusedAt < RETRY)) return;
     this.close();
     this.address = address;
-    if (!address) return;
-    const source = (this.source = new EventSource(address));
+    if (address) this.open();
+  }
+
+  open() {
+    const source = (this.source = new EventSource(this.address));
     const on = (/** @type {string} */ event, /** @type {(message: Message) => void} */ apply) =>
       source.addEventListener(event, (found) => {
         if (source !== this.source) return;
@@ -81,9 +81,9 @@ class LiveStream {
 
   reopen() {
     const { address } = this;
-    const [, partition = "", topic = ""] = /partition\/([^/]*)\/stream\?topic=(.*)/.exec(address) ?? [];
     this.close();
-    this.listen(decodeURIComponent(partition), topic);
+    this.address = address;
+    this.open();
     this.changed();
   }
 

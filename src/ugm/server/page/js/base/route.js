@@ -4,28 +4,64 @@
  * Every view and every detail has its own address, so it can be shared, and the buttons of the browser work.
  */
 
+/** The current route. */
+export let route = parse(location.hash);
+
+/** Take the current route from the address. Until then, a link that the reader has just followed does not change it. */
+export function follow() {
+  route = current();
+}
+
+/** Return the route of the address, for input that may follow a link immediately. */
+export function current() {
+  return parse(location.hash);
+}
+
 /**
  * @param {string} hash
- * @returns {import("../types.js").Route}
+ * @returns {Route}
  */
-export function parse(hash) {
+function parse(hash) {
   const [path = "", text = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const [partition = "", view = "", ...rest] = path.split("/").map(decoded);
   return { partition, view, name: rest.join("/"), query: Object.fromEntries(new URLSearchParams(text)) };
 }
 
 /**
- * @param {string} partition
+ * Return the address of a view, or of the detail of an object in it.
+ *
  * @param {string} view
  * @param {string} [name]
  * @param {Record<string, string | number | undefined>} [query]
+ * @param {string} [partition] by default the current one
  */
-export function link(partition, view, name = "", query = {}) {
-  const params = new URLSearchParams();
-  for (const [key, value] of Object.entries(query)) if (value !== undefined && value !== "") params.set(key, String(value));
+export function link(view, name = "", query = {}, partition = route.partition) {
   const parts = [partition, view, ...(name ? [name] : [])].map(escaped);
+  return `#/${parts.join("/")}${queryText(query)}`;
+}
+
+/**
+ * Return the parameters of an address with a question mark, without those that are empty.
+ *
+ * @param {Record<string, string | number | string[] | undefined>} query
+ */
+export function queryText(query) {
+  const params = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) for (const one of [value ?? ""].flat()) if (one !== "") params.append(name, String(one));
   const text = params.toString();
-  return `#/${parts.join("/")}${text ? `?${text}` : ""}`;
+  return text && `?${text}`;
+}
+
+/**
+ * Change parts of the address, and return to the first page of the list. An empty text removes a part.
+ *
+ * @param {Record<string, string>} parts
+ */
+export function setQuery(parts) {
+  const { partition, view, query } = current();
+  const { page: _page, after: _after, ...kept } = query;
+  history.replaceState(null, "", link(view, "", { ...kept, ...parts }, partition));
+  window.dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
 /**

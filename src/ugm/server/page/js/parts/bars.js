@@ -36,34 +36,49 @@ export function bar(share, marks = {}) {
 }
 
 /**
+ * Return a used amount, its limit and its share as text.
+ *
+ * @param {string} amount
+ * @param {import("../base/dom.js").Child} [of] the limit
+ * @param {number} [share]
+ * @param {string} [style] of the limit
+ */
+export function figures(amount, of, share, style = "of") {
+  return h(
+    "div",
+    { class: "figures" },
+    h("span", { class: "amount" }, amount),
+    of && h("span", { class: style }, of),
+    share !== undefined && h("span", { class: `share ${level(share)}` }, percent(share)),
+  );
+}
+
+/**
  * Return the used part of a limit as text and as a bar.
  *
  * @param {string | null} resource null for the number of applications
- * @param {import("../types.js").Amount} used
- * @param {import("../types.js").Amount | undefined} limit undefined for none
- * @param {{guaranteed?: import("../types.js").Amount, pending?: import("../types.js").Amount, inheritedFrom?: string}} [more]
- *   `inheritedFrom` is the queue that sets an inherited limit
+ * @param {Amount} used
+ * @param {Amount | undefined} limit undefined for none
+ * @param {{guaranteed?: Amount, pending?: Amount, inheritedFrom?: string}} [more] `inheritedFrom` is the queue that sets an
+ *   inherited limit
  */
 export function gauge(resource, used, limit, more = {}) {
+  const { guaranteed, pending, inheritedFrom } = more;
   const name = resource ?? "applications";
+  const isLimited = limit !== undefined;
   const title = [`${exactText(name, used)} used`];
-  if (limit !== undefined) title.push(`limit ${exactText(name, limit)}${more.inheritedFrom ? `, set on ${more.inheritedFrom}` : ""}`);
-  if (more.guaranteed !== undefined) title.push(`guaranteed ${exactText(name, more.guaranteed)}`);
-  if (more.pending) title.push(`pending ${exactText(name, more.pending)}`);
-  const scale = limit ?? more.guaranteed;
+  if (isLimited) title.push(`limit ${exactText(name, limit)}${inheritedFrom ? `, set on ${inheritedFrom}` : ""}`);
+  if (guaranteed !== undefined) title.push(`guaranteed ${exactText(name, guaranteed)}`);
+  if (pending) title.push(`pending ${exactText(name, pending)}`);
+  const scale = limit ?? guaranteed;
+  const marks = scale !== undefined && { guaranteed: guaranteed === undefined ? undefined : shareOf(guaranteed, scale), pending: pending ? shareOf(pending, scale) : 0 };
   return h(
     "div",
     { class: "gauge", title: title.join("; ") },
-    h(
-      "div",
-      { class: "figures" },
-      h("span", { class: "amount" }, amountText(name, used)),
-      limit !== undefined && h("span", { class: more.inheritedFrom ? "of inherited" : "of" }, ` of ${amountText(name, limit)}`),
-      limit !== undefined && h("span", { class: `share ${level(shareOf(used, limit))}` }, percent(shareOf(used, limit))),
-    ),
-    scale !== undefined && bar(shareOf(used, scale), marks(scale, more)),
-    more.guaranteed !== undefined && h("span", { class: "unseen" }, `, guaranteed ${withUnit(name, more.guaranteed)}`),
-    more.inheritedFrom && limit !== undefined && h("span", { class: "unseen" }, `, limit set on ${more.inheritedFrom}`),
+    figures(amountText(name, used), isLimited && ` of ${amountText(name, limit)}`, isLimited ? shareOf(used, limit) : undefined, inheritedFrom ? "of inherited" : "of"),
+    marks && bar(shareOf(used, scale), marks),
+    guaranteed !== undefined && h("span", { class: "unseen" }, `, guaranteed ${withUnit(name, guaranteed)}`),
+    inheritedFrom && isLimited && h("span", { class: "unseen" }, `, limit set on ${inheritedFrom}`),
   );
 }
 
@@ -71,27 +86,10 @@ export function gauge(resource, used, limit, more = {}) {
  * Return the used part of a budget as text.
  *
  * @param {string} resource
- * @param {import("../types.js").Amount | string} used an amount times seconds, like the limit
- * @param {import("../types.js").Amount | string} limit
+ * @param {Amount | string} used an amount times seconds, like the limit
+ * @param {Amount | string} limit
  * @param {number} share
  */
 export function hoursFigures(resource, used, limit, share) {
-  return h(
-    "div",
-    { class: "figures" },
-    h("span", { class: "amount" }, hoursText(resource, used)),
-    h("span", { class: "of" }, ` of ${hoursText(resource, limit)}`),
-    h("span", { class: `share ${level(share)}` }, percent(share)),
-  );
-}
-
-/**
- * @param {import("../types.js").Amount} scale
- * @param {{guaranteed?: import("../types.js").Amount, pending?: import("../types.js").Amount}} more
- */
-function marks(scale, more) {
-  return {
-    guaranteed: more.guaranteed === undefined ? undefined : shareOf(more.guaranteed, scale),
-    pending: more.pending ? shareOf(more.pending, scale) : 0,
-  };
+  return figures(hoursText(resource, used), ` of ${hoursText(resource, limit)}`, share);
 }

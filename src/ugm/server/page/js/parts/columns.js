@@ -4,7 +4,8 @@
  */
 
 import { h } from "../base/dom.js";
-import { byName, resourceName, shareOf, sortedNames } from "../base/format.js";
+import { redraw } from "../base/events.js";
+import { byName, limitShare, resourceName, sortedNames } from "../base/format.js";
 import { remembered } from "../base/settings.js";
 
 /** The difference of shares at which a resource replaces one that is shown. */
@@ -54,7 +55,7 @@ export class Columns {
   field() {
     const set = (/** @type {string[]} */ names) => {
       this.choice?.set(JSON.stringify(names));
-      window.dispatchEvent(new Event("redraw"));
+      redraw();
     };
     const box = (/** @type {string} */ text, /** @type {boolean} */ checked, /** @type {() => void} */ change) => h("label", { class: "check", key: text }, h("input", { type: "checkbox", checked, on: { change } }), text);
     const turn = (/** @type {string} */ name) => set(this.names.includes(name) ? this.names.filter((one) => one !== name) : [...this.names, name]);
@@ -72,12 +73,11 @@ export class Columns {
  *
  * @param {Map<string, number>} shares
  * @param {string} name
- * @param {import("../types.js").Amount} used
- * @param {import("../types.js").Amount | undefined} limit undefined for none
+ * @param {Amount} used
+ * @param {Amount | undefined} limit undefined for none
  */
 export function recordShare(shares, name, used, limit) {
-  // A limit of 0 only counts if something is used.
-  const share = limit === undefined || (!Number(limit) && !Number(used)) ? 0 : shareOf(used, limit);
+  const share = limit === undefined ? 0 : limitShare(used, limit);
   // Resources that are used without a limit come before unused ones.
   shares.set(name, Math.max(shares.get(name) ?? 0, share, Number(used) > 0 ? 0.001 : 0));
 }

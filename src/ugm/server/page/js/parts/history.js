@@ -3,13 +3,13 @@
  * the newest and the largest value; the CSV file has all values.
  *
  * @typedef {{kind: "queue" | "user" | "group" | "tree_node", name: string, tree?: string}} Subject
- * @typedef {import("../types.js").Amount} Amount
  * @typedef {{step: number, as_of: number, times: number[], usage: Record<string, (Amount | null)[]>, limits: Record<string, Amount>}} Samples
- * @typedef {{partition: string, subject: Subject, samples: Samples | null}} Found
+ * @typedef {{subject: Subject, samples: Samples | null}} Found
  */
 
 import { get, orNull, path } from "../base/api.js";
-import { draw, h } from "../base/dom.js";
+import { h } from "../base/dom.js";
+import { redraw, refresh } from "../base/events.js";
 import { amountText, clock, exactText, momentText, resourceName, shareOf, sortedNames } from "../base/format.js";
 import { remembered } from "../base/settings.js";
 
@@ -30,18 +30,17 @@ const known = { address: "", until: 0, /** @type {Samples | null} */ samples: nu
 /**
  * Load the usage of a subject. There is none without a store.
  *
- * @param {string} partition
  * @param {Subject} subject
  * @returns {Promise<Found>}
  */
-export async function loadHistory(partition, subject) {
+export async function loadHistory(subject) {
   const query = { ...subject, range: rangeName() };
-  const address = JSON.stringify([partition, query]);
+  const address = JSON.stringify([path("usage_history"), query]);
   if (address !== known.address || Date.now() >= known.until) {
-    const samples = await orNull(get(path(partition, "usage_history"), query));
+    const samples = await orNull(get(path("usage_history"), query));
     Object.assign(known, { address, samples, until: Date.now() + (samples?.step ?? 15) * 1000 });
   }
-  return { partition, subject, samples: known.samples };
+  return { subject, samples: known.samples };
 }
 
 function rangeName() {
@@ -53,22 +52,18 @@ function rangeName() {
  *
  * @param {Found} found
  */
-export function historySection(found) {
-  return h("section", { id: "history", class: "history", "aria-labelledby": "history-heading" }, content(found));
-}
-
-/** @param {Found} found */
-function content(found) {
-  const { partition, subject, samples } = found;
+export function historySection({ subject, samples }) {
   const resources = sortedNames(Object.keys(samples?.usage ?? {}));
   const chosen = resources.find((one) => one === chosenResource.get()) ?? scarcest(samples, resources);
   const change = (/** @type {Event} */ event) => {
     chosenResource.set(/** @type {HTMLSelectElement} */ (event.target).value);
-    draw(/** @type {HTMLElement} */ (document.getElementById("history")), content(found));
+    redraw();
   };
   const options = resources.map((one) => h("option", { key: one, value: one, selected: one === chosen }, resourceName(one)));
-  const csv = `api/v1/${path(partition, "usage_history.csv")}?${new URLSearchParams({ ...subject, range: rangeName() })}`;
-  return [
+  const csv = `api/v1/${path("usage_history.csv")}?${new URLSearchParams({ ...subject, range: rangeName() })}`;
+  return h(
+    "section",
+    { id: "history", class: "history", "aria-labelledby": "history-heading" },
     h(
       "div",
       { class: "tools" },
@@ -78,14 +73,14 @@ function content(found) {
       samples && h("a", { href: csv, download: "" }, "CSV"),
     ),
     samples && chosen ? plot(samples, chosen) : h("p", { class: "quiet" }, samples ? "No usage in this time range." : "The usage over time is known only for partitions with a store."),
-  ];
+  );
 }
 
 /** @param {string} name */
 function rangeButton(name) {
   const click = () => {
     chosenRange.set(name);
-    window.dispatchEvent(new Event("refresh"));
+    refresh();
   };
   return h("button", { type: "button", key: name, "aria-pressed": String(name === rangeName()), on: { click } }, `Last ${name}`);
 }

@@ -5,8 +5,7 @@
 import { gauge } from "./bars.js";
 import { h } from "../base/dom.js";
 import { amountText, exactText, resourceName, sortedNames, withUnit } from "../base/format.js";
-import { link } from "../base/route.js";
-import { breakable, clipped, nameLink, numberCell, resourceLabel, table } from "./tables.js";
+import { breakable, clipped, nameLink, resourceLabel, table } from "./tables.js";
 
 /**
  * The text of a limit of a quota model, or of a limit on pending work, up to the sentence that all limits have in common.
@@ -20,32 +19,32 @@ const VIEWS = new Map([["user", "users"], ["group", "groups"]]);
 /**
  * One limit on one resource, or with null on the number of applications.
  *
- * @typedef {{limit: import("../types.js").EffectiveLimit, resource: string | null, used: import("../types.js").Amount,
- *   most: import("../types.js").Amount, free: bigint, binds: boolean}} Line
- * @typedef {Map<string | null, import("../types.js").Amount>} Wanted requested amounts by resource
+ * @typedef {{limit: EffectiveLimit, resource: string | null, used: Amount, most: Amount, free: bigint, binds: boolean}} Line
+ * @typedef {Map<string | null, Amount>} Wanted requested amounts by resource
  */
 
 /**
  * Split limits by resource. A limit binds if it leaves nothing, or less than the request.
  *
- * @param {import("../types.js").EffectiveLimit[]} limits
- * @param {Wanted} [wanted]
+ * @param {EffectiveLimit[]} limits
+ * @param {Wanted} wanted
  * @returns {Line[]}
  */
-export function linesOf(limits, wanted = new Map()) {
-  const lines = limits.flatMap((limit) => [
-    ...sortedNames(Object.keys(limit.max_resources ?? {})).map((resource) =>
-      line(limit, resource, limit.usage[resource] ?? 0, limit.max_resources?.[resource] ?? 0),
-    ),
-    ...(limit.max_applications ? [line(limit, null, limit.running_applications, limit.max_applications)] : []),
-  ]);
-  return lines.map((found) => ({ ...found, binds: found.free <= 0n || found.free < BigInt(wanted.get(found.resource) ?? 0) }));
+function linesOf(limits, wanted) {
+  return limits.flatMap((limit) => {
+    const line = (/** @type {string | null} */ resource, /** @type {Amount} */ used, /** @type {Amount} */ most) => {
+      const free = BigInt(most) - BigInt(used);
+      return { limit, resource, used, most, free, binds: free <= 0n || free < BigInt(wanted.get(resource) ?? 0) };
+    };
+    const lines = sortedNames(Object.keys(limit.max_resources ?? {})).map((name) => line(name, limit.usage[name] ?? 0, limit.max_resources?.[name] ?? 0));
+    return limit.max_applications ? [...lines, line(null, limit.running_applications, limit.max_applications)] : lines;
+  });
 }
 
 /**
  * Return the requested amounts of the violated limits. Those of budgets are amounts times seconds, and do not count.
  *
- * @param {import("../types.js").Violation[]} violations
+ * @param {Violation[]} violations
  * @returns {Wanted}
  */
 export function requested(violations) {
@@ -54,99 +53,72 @@ export function requested(violations) {
 }
 
 /**
- * @param {import("../types.js").EffectiveLimit} limit
- * @param {string | null} resource
- * @param {import("../types.js").Amount} used
- * @param {import("../types.js").Amount} most
- * @returns {Line}
- */
-function line(limit, resource, used, most) {
-  return { limit, resource, used, most, free: BigInt(most) - BigInt(used), binds: false };
-}
-
-/**
  * Return all limits of a chain as a table.
  *
- * @param {string} partition
  * @param {string} caption
- * @param {import("../types.js").EffectiveLimit[]} limits
+ * @param {EffectiveLimit[]} limits
  * @param {Wanted} [wanted] the requested amounts, if they were denied
  */
-export function chain(partition, caption, limits, wanted = new Map()) {
+export function chain(caption, limits, wanted = new Map()) {
   const lines = linesOf(limits, wanted);
   if (!lines.length) return h("p", { class: "quiet" }, "No limit applies here.");
-  return table(caption, ["Limit of", "On", "Used", ["Free", "number"]], lines.map((found) => row(partition, found)), "chain stack");
-}
-
-/**
- * @param {string} partition
- * @param {Line} found
- */
-function row(partition, found) {
-  const { limit, resource, used, most, free } = found;
-  const name = resource ?? "applications";
-  return h(
-    "tr",
-    { class: found.binds ? "binds" : null },
-    h("td", { class: "owner" }, owner(partition, limit), place(partition, limit)),
-    h("td", { class: "resource", title: resourceName(resource) }, resourceLabel(resource)),
-    h("td", { class: "bars" }, gauge(resource, used, most)),
-    numberCell("Free", [amountText(name, free), found.binds && h("span", { class: "badge" }, "binds")], exactText(name, free)),
+  const name = (/** @type {Line} */ { resource }) => resource ?? "applications";
+  return table(
+    caption,
+    lines,
+    [
+      { name: "Limit of", style: "owner", width: "26%", show: ({ limit }) => [owner(limit), place(limit)] },
+      { name: "On", style: "resource", width: "26%", show: ({ resource }) => resourceLabel(resource), props: ({ resource }) => ({ title: resourceName(resource) }) },
+      { name: "Used", style: "bars", show: ({ resource, used, most }) => gauge(resource, used, most) },
+      { name: "Free", style: "number", width: "14%", show: (one) => [amountText(name(one), one.free), one.binds && h("span", { class: "badge" }, "binds")], props: (one) => ({ title: exactText(name(one), one.free) }) },
+    ],
+    { style: "chain stack", rowStyle: ({ binds }) => (binds ? "binds" : null) },
   );
 }
 
 /**
  * Return the owner of a limit, with a link.
  *
- * @param {string} partition
  * @param {{kind: string, name: string, limit_name: string, queue_path: string}} limit
  */
-export function owner(partition, limit) {
+export function owner(limit) {
   const wildcard = limit.limit_name === "*" && h("span", { class: "quiet" }, limit.name === "*" ? "" : " (by *)");
-  if (limit.kind === "queue") return ["queue ", queueLink(partition, limit.queue_path || limit.name)];
+  if (limit.kind === "queue") return ["queue ", queueLink(limit.queue_path || limit.name)];
   const view = VIEWS.get(limit.kind);
-  if (!view) return [`${limit.kind} ${limit.name}`, wildcard];
-  return [`${limit.kind} `, nameLink(partition, view, limit.name), wildcard];
+  return view ? [`${limit.kind} `, nameLink(view, limit.name), wildcard] : [`${limit.kind} ${limit.name}`, wildcard];
 }
 
-/**
- * @param {string} partition
- * @param {string} path
- */
-export function queueLink(partition, path) {
-  return h("a", { href: link(partition, "queues", path), class: "path name-link", title: path }, breakable(path));
+/** @param {string} path */
+export function queueLink(path) {
+  return nameLink("queues", path, { class: "path name-link" }, breakable(path));
 }
 
 /**
  * Return the violated limits as sentences, with the holders of the missing resources.
  *
- * @param {string} partition
- * @param {import("../types.js").Violation[]} violations
+ * @param {Violation[]} violations
  */
-export function reasons(partition, violations) {
+export function reasons(violations) {
   return h(
     "ul",
     { class: "reasons" },
     violations.map((found) => {
-      const text = isPlain(found) ? [owner(partition, found), place(partition, found), ": ", sentence(found)] : readable(found);
-      return h("li", null, text, holders(partition, found));
+      const text = isPlain(found) ? [owner(found), place(found), ": ", sentence(found)] : readable(found);
+      return h("li", null, text, holders(found));
     }),
   );
 }
 
-/**
- * @param {string} partition
- * @param {{kind: string, queue_path: string}} found
- */
-function place(partition, found) {
-  return found.kind === "queue" || !found.queue_path ? null : [" in ", queueLink(partition, found.queue_path)];
+/** @param {{kind: string, queue_path: string}} found */
+function place(found) {
+  return found.kind === "queue" || !found.queue_path ? null : [" in ", queueLink(found.queue_path)];
 }
 
 /**
  * Return whether a limit is one of a user, group or queue that does not change by a schedule. Others have texts of their
  * own.
  *
- * @param {import("../types.js").Violation} found
+ * @param {Violation} found
  */
 function isPlain(found) {
   return !found.rise && ["user", "group", "queue"].includes(found.kind);
@@ -155,7 +127,7 @@ function isPlain(found) {
 /**
  * Return the text of a limit with the amounts of this page, unless the quota model describes it in another way.
  *
- * @param {import("../types.js").Violation} found
+ * @param {Violation} found
  */
 export function readable(found) {
   if (found.resource === null) return found.text;
@@ -163,24 +135,21 @@ export function readable(found) {
 }
 
 /**
- * @param {import("../types.js").Violation} found
+ * @param {Violation} found
  * @param {string} [verb]
  * @param {string} [allowed]
  */
 export function sentence(found, verb = "used", allowed = "allowed") {
   if (found.resource === null) return `${found.used} of ${found.limit} applications running`;
   const name = found.resource;
-  const text = (/** @type {import("../types.js").Amount} */ amount) => withUnit(name, amount);
+  const text = (/** @type {Amount} */ amount) => withUnit(name, amount);
   if (!found.can_wait) return `${text(found.requested)} requested, never more than ${text(found.limit)} ${allowed}`;
   const use = `${amountText(name, found.used)} of ${text(found.limit)} ${verb}, ${text(found.shortfall)} too much`;
   return Number(found.requested) ? `${text(found.requested)} requested, ${use}` : use;
 }
 
-/**
- * @param {string} partition
- * @param {import("../types.js").Violation} found
- */
-function holders(partition, found) {
+/** @param {Violation} found */
+function holders(found) {
   if (!found.holders?.length) return null;
   const name = found.resource ?? "applications";
   return h(
@@ -189,7 +158,7 @@ function holders(partition, found) {
     "Mostly held by ",
     found.holders.map((holder, index) => [
       index ? ", " : "",
-      nameLink(partition, "applications", holder.application_id),
+      nameLink("applications", holder.application_id),
       " ",
       h("span", { class: "together" }, "(", clipped(holder.user, "name-link"), ","),
       ` ${withUnit(name, holder.amount)})`,

@@ -1,35 +1,62 @@
 /**
- * The order of rows: the heads of columns as buttons, and a field for screens without heads.
+ * The order of rows, which the browser remembers: the heads of columns as buttons, and a field for screens without heads.
  *
- * @typedef {{name: string, sort?: string}} Column
- * @typedef {{columns: Column[], sorted: string, owner: {sort: (by: string) => void}}} Sorted rows with the current order
+ * @typedef {{name: string, sort?: string}} Sortable a column
  */
 
 import { h } from "../base/dom.js";
+import { remembered } from "../base/settings.js";
+
+export class Order {
+  /**
+   * @param {string} view
+   * @param {string} initial
+   * @param {() => void} changed is called when the reader has chosen another order
+   */
+  constructor(view, initial, changed) {
+    this.initial = initial;
+    this.changed = changed;
+    this.choice = remembered(`${view} order`, initial);
+    /** The possible orders; null for any. */
+    /** @type {(string | undefined)[] | null} */
+    this.known = null;
+  }
+
+  get sorted() {
+    const sorted = this.choice.get();
+    return this.known?.includes(sorted) ?? true ? sorted : this.initial;
+  }
+
+  /** @param {string} by */
+  sort(by) {
+    this.choice.set(by);
+    this.changed();
+  }
+
+  /**
+   * Describe the choice of an order.
+   *
+   * @param {Sortable[]} columns
+   * @param {[string, string][]} more orders without a column: their values and names
+   */
+  field(columns, more = []) {
+    const change = (/** @type {Event} */ event) => this.sort(/** @type {HTMLSelectElement} */ (event.target).value);
+    const orders = [...columns.flatMap(({ name, sort }) => (sort ? [[sort, name]] : [])), ...more];
+    const options = orders.map(([value, name]) => h("option", { key: value, value, selected: value === this.sorted }, name));
+    return h("label", { class: "field" }, "Order", h("select", { on: { change }, value: this.sorted }, options));
+  }
+}
 
 /**
  * Describe the head of a column.
  *
  * @param {string} tag
  * @param {Record<string, any>} props
- * @param {Column} column
- * @param {Sorted} rows
+ * @param {Sortable} column
+ * @param {Order} [order] of rows that the reader can sort
  */
-export function columnHead(tag, props, { name, sort }, { sorted, owner }) {
-  const order = sort !== sorted ? "none" : sort === "name" ? "ascending" : "descending";
-  const click = () => owner.sort(sort ?? "");
-  return h(tag, { ...props, title: name, "aria-sort": sort ? order : null }, sort ? h("button", { type: "button", class: "sort", on: { click } }, name) : name);
-}
-
-/**
- * Describe the choice of an order.
- *
- * @param {Sorted} rows
- * @param {[string, string][]} more orders without a column: their values and names
- */
-export function orderField({ columns, sorted, owner }, more = []) {
-  const change = (/** @type {Event} */ event) => owner.sort(/** @type {HTMLSelectElement} */ (event.target).value);
-  const orders = [...columns.flatMap(({ name, sort }) => (sort ? [[sort, name]] : [])), ...more];
-  const options = orders.map(([value, name]) => h("option", { key: value, value, selected: value === sorted }, name));
-  return h("label", { class: "field" }, "Order", h("select", { on: { change }, value: sorted }, options));
+export function columnHead(tag, props, { name, sort }, order) {
+  if (!order || !sort) return h(tag, { ...props, title: order && name }, name);
+  const direction = sort !== order.sorted ? "none" : sort === "name" ? "ascending" : "descending";
+  return h(tag, { ...props, title: name, "aria-sort": direction }, h("button", { type: "button", class: "sort", on: { click: () => order.sort(sort) } }, name));
 }

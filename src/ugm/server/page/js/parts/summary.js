@@ -10,7 +10,7 @@ import { counted, resourceName } from "../base/format.js";
 /** The resources that are shown; the detail of the root has all of them. */
 const columnChoice = new Columns(6);
 
-/** @param {import("../types.js").Partition} partition */
+/** @param {Partition} partition */
 export function summary(partition) {
   /** @type {Map<string, number>} */
   const shares = new Map();

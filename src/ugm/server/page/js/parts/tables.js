@@ -1,77 +1,79 @@
 /**
- * Tables that scroll in their own place, and links with the name of an object.
- *
- * @typedef {string | [string, string] | import("../base/dom.js").Node} Head the text of a column, a text with a class, or a cell
+ * Tables that scroll in their own place, described by their columns, and links with the name of an object.
  */
 
 import { h } from "../base/dom.js";
 import { resourceName } from "../base/format.js";
-import { link } from "../base/route.js";
+import { link, route } from "../base/route.js";
+import { columnHead } from "./sorting.js";
+
+/** @typedef {import("../base/dom.js").Child} Child */
 
 /**
- * Describe a table.
+ * A column of a table with rows of a type.
  *
- * @param {string} label
- * @param {Head[]} heads
- * @param {import("../base/dom.js").Child[]} rows
- * @param {string} [style] the classes of the table: a `list` reacts to the pointer, and its label is only read out; a row
- *   of a `stack` or `wide` is a name above its figures on a small screen, or in half a window
+ * @template T
+ * @typedef {object} Column
+ * @property {string} name the text of the head, and the label of each cell on a screen without heads
+ * @property {(one: T, index: number) => Child} show returns the content of a cell
+ * @property {string} [style] the classes of the head and the cells
+ * @property {string} [width]
+ * @property {string} [sort] the order by this column
+ * @property {(one: T) => Record<string, any>} [props] returns further attributes of a cell
  */
-export function table(label, heads, rows, style = "list") {
+
+/**
+ * Describe a table. The first column is the head of each row, or the second one if the first is a place.
+ *
+ * @template T
+ * @param {string} label
+ * @param {readonly T[]} items
+ * @param {Column<T>[]} columns
+ * @param {{key?: (one: T) => string, style?: string, rowStyle?: (one: T) => string | null,
+ *   order?: import("./sorting.js").Order}} options `style` has the classes of the table: a `list` reacts to the pointer, and
+ *   its label is only read out; a row of a `stack` or `wide` is a name above its figures on a small screen, or in half a window
+ */
+export function table(label, items, columns, { key, style = "list", rowStyle, order }) {
+  const rowHead = columns.find((column) => column.style !== "place");
+  const cell = (/** @type {T} */ one, /** @type {number} */ index, /** @type {Column<T>} */ column) =>
+    h(column === rowHead ? "th" : "td", { "data-label": column.name, scope: column === rowHead && "row", class: column.style, ...column.props?.(one) }, column.show(one, index));
+  const head = (/** @type {Column<T>} */ column) => columnHead("th", { scope: "col", key: column.name, class: column.style, vars: { width: column.width ?? "auto" } }, column, order);
   return h(
     "div",
     { class: "scroll", tabindex: "0", role: "group", "aria-label": label },
-    h("table", { class: style }, h("caption", { class: /\blist\b/.test(style) ? "unseen" : null }, label), h("thead", null, h("tr", null, heads.map(headCell))), h("tbody", null, rows)),
+    h(
+      "table",
+      { class: style },
+      h("caption", { class: /\blist\b/.test(style) ? "unseen" : null }, label),
+      h("thead", null, h("tr", null, columns.map(head))),
+      h("tbody", null, items.map((one, index) => h("tr", { key: key?.(one), class: rowStyle ? rowStyle(one) : route.name && route.name === key?.(one) && "shown" }, columns.map((column) => cell(one, index, column))))),
+    ),
   );
-}
-
-/** @param {Head} head */
-function headCell(head) {
-  if (typeof head !== "string" && !Array.isArray(head)) return head;
-  const [text, style] = typeof head === "string" ? [head, null] : head;
-  return h("th", { scope: "col", key: text, class: style }, text);
-}
-
-/**
- * Describe a cell with a label for screens without heads.
- *
- * @param {string} label
- * @param {import("../base/dom.js").Child} content
- * @param {Record<string, any>} [props]
- */
-export function cell(label, content, props = {}) {
-  return h("td", { "data-label": label, ...props }, content);
-}
-
-/**
- * Describe a cell with the text of a number.
- *
- * @param {string} label
- * @param {import("../base/dom.js").Child} text
- * @param {string | null} [title]
- */
-export function numberCell(label, text, title = null) {
-  return cell(label, text, { class: "number", title });
 }
 
 /**
  * Describe a link to the detail of an object.
  *
- * @param {string} partition
  * @param {string} view
  * @param {string} name
  * @param {Record<string, any>} [props] `class` is `clip` for a name with its own line
+ * @param {Child} [text]
  */
-export function nameLink(partition, view, name, props = {}) {
-  return h("a", { href: link(partition, view, name), class: "name-link", title: name, ...props }, name);
+export function nameLink(view, name, props = {}, text = name) {
+  return h("a", { href: link(view, name), class: "name-link", title: name, ...props }, text);
 }
 
 /** Names with their own line. */
 export const CLIP = { class: "clip" };
-/** Cells that need more room on a small screen. */
-export const LONG = { class: "long" };
-/** Cells that a list next to a detail lacks. */
-export const MINOR = { class: "minor" };
+
+/**
+ * Describe a link from a list to the detail of an object in it.
+ *
+ * @param {string} name
+ */
+export function detailLink(name) {
+  return nameLink(route.view, name, { ...CLIP, href: link(route.view, name, route.query), "aria-current": route.name === name ? "true" : null });
+}
 
 /**
  * Describe a text that ends in dots if it is too long.
@@ -99,9 +101,4 @@ export function breakable(name) {
  */
 export function resourceLabel(resource) {
   return breakable(resourceName(resource));
-}
-
-/** @param {string} text */
-export function emptyNote(text) {
-  return h("p", { class: "quiet empty" }, text);
 }

@@ -6,62 +6,54 @@ import { get, orNull, path, YUNIKORN_PREFIX } from "../base/api.js";
 import { gauge } from "../parts/bars.js";
 import { accounts } from "../views/budgets.js";
 import { h } from "../base/dom.js";
+import { refresh } from "../base/events.js";
 import { amountsText, count, counted, resourceName, sortedNames } from "../base/format.js";
-import { applicationTable } from "../views/applications.js";
 import { historySection, loadHistory } from "../parts/history.js";
 import { chain } from "../parts/limits.js";
-import { link } from "../base/route.js";
-import { cell, nameLink, table } from "../parts/tables.js";
+import { applicationsOf } from "./queue.js";
+import { route } from "../base/route.js";
+import { CLIP, nameLink, table } from "../parts/tables.js";
 
 /** The number of applications in the list; twice as many members are listed. */
 const LISTED = 10;
 
 /**
- * @typedef {{usage: any, applications: import("../types.js").Application[], more: boolean,
- *   limits: import("../types.js").EffectiveLimit[], headroom: import("../types.js").Amounts | null, queue: string,
+ * @typedef {{usage: any, applications: Application[], more: boolean,
+ *   limits: EffectiveLimit[], headroom: Amounts | null, queue: string,
  *   leaves: string[], samples: import("../parts/history.js").Found}} OwnerData
  */
 
 /** The queue that the reader has chosen, by partition and user. */
 const chosenQueues = new Map();
 
-/**
- * @param {import("../types.js").Route} route
- * @returns {Promise<OwnerData | null>}
- */
-export async function loadUser(route) {
-  const usage = await orNull(get(path(route.partition, "usage", "user", route.name), {}, YUNIKORN_PREFIX));
+/** @returns {Promise<OwnerData | null>} */
+async function loadUser() {
+  const { partition, name } = route;
+  const usage = await orNull(get(path("usage", "user", name), {}, YUNIKORN_PREFIX));
   if (!usage) return null;
-  const page = await get(path(route.partition, "applications"), { user: route.name, limit: LISTED });
+  const page = await get(path("applications"), { user: name, limit: LISTED });
   const leaves = busyLeaves(usage.queues);
-  const wanted = chosenQueues.get(`${route.partition}/${route.name}`);
+  const wanted = chosenQueues.get(`${partition}/${name}`);
   const queue = leaves.includes(wanted) ? wanted : leaves[0] ?? "root";
   // The groups are a property of an application, because a user may submit applications as a member of different groups.
   const application = page.applications.find((/** @type {any} */ one) => one.queue_path === queue) ?? page.applications[0];
-  const limits = get(path(route.partition, "limits"), { user: route.name, group: application?.user.groups.slice(0, 20), queue });
-  const [found, samples] = await Promise.all([limits, loadHistory(route.partition, { kind: "user", name: route.name })]);
-  return { usage, leaves, queue, samples, applications: page.applications, more: page.next !== null, limits: found.limits, headroom: found.headroom };
+  const [{ limits, headroom }, samples] = await Promise.all([get(path("limits"), { user: name, group: application?.user.groups.slice(0, 20), queue }), loadHistory({ kind: "user", name })]);
+  return { usage, leaves, queue, samples, applications: page.applications, more: page.next !== null, limits, headroom };
 }
 
-/**
- * @param {import("../types.js").Route} route
- * @returns {Promise<OwnerData | {budgets: import("../views/budgets.js").Accounts}>}
- */
-export async function loadGroup(route) {
-  const usage = await orNull(get(path(route.partition, "usage", "group", route.name), {}, YUNIKORN_PREFIX));
-  if (!usage) return { budgets: await get(path(route.partition, "budgets"), { owner: route.name, limit: 2 * LISTED }) };
-  const [page, samples] = await Promise.all([
-    get(path(route.partition, "applications"), { group: route.name, limit: LISTED }),
-    loadHistory(route.partition, { kind: "group", name: route.name }),
-  ]);
-  const limits = limitsOf(usage.queues, route.name);
-  return { usage, leaves: [], queue: "", samples, applications: page.applications, more: page.next !== null, limits, headroom: null };
+/** @returns {Promise<OwnerData | {budgets: import("../views/budgets.js").Accounts}>} */
+async function loadGroup() {
+  const { name } = route;
+  const usage = await orNull(get(path("usage", "group", name), {}, YUNIKORN_PREFIX));
+  if (!usage) return { budgets: await get(path("budgets"), { owner: name, limit: 2 * LISTED }) };
+  const [page, samples] = await Promise.all([get(path("applications"), { group: name, limit: LISTED }), loadHistory({ kind: "group", name })]);
+  return { usage, leaves: [], queue: "", samples, applications: page.applications, more: page.next !== null, limits: limitsOf(usage.queues, name), headroom: null };
 }
 
 /**
  * Return the lowest queues with running applications, the busiest first.
  *
- * @param {import("../types.js").UsageNode} top
+ * @param {UsageNode} top
  */
 function busyLeaves(top) {
   /** @type {[number, string][]} */
@@ -73,9 +65,9 @@ function busyLeaves(top) {
 }
 
 /**
- * @param {import("../types.js").UsageNode} node
+ * @param {UsageNode} node
  * @param {string} above
- * @returns {Generator<[import("../types.js").UsageNode, string, number]>}
+ * @returns {Generator<[UsageNode, string, number]>}
  */
 function* nodes(node, above, level = 0) {
   // The format of the design documents has paths in some places and names in others.
@@ -86,9 +78,9 @@ function* nodes(node, above, level = 0) {
 }
 
 /**
- * @param {import("../types.js").UsageNode} top
+ * @param {UsageNode} top
  * @param {string} name
- * @returns {import("../types.js").EffectiveLimit[]}
+ * @returns {EffectiveLimit[]}
  */
 function limitsOf(top, name) {
   return [...nodes(top, "")].reverse().map(([node, queuePath]) => ({
@@ -103,99 +95,67 @@ function limitsOf(top, name) {
   }));
 }
 
-/**
- * @param {import("../types.js").Route} route
- * @param {OwnerData | null} data
- */
-export function showUser(route, data) {
+/** @param {OwnerData | null} data */
+function showUser(data) {
   if (!data) return h("p", { class: "quiet" }, `Nothing runs or waits for ${route.name} now.`);
   return [
-    data.leaves.length > 1 && chooser(route, data),
-    chain(route.partition, `Every limit in ${data.queue}`, data.limits),
+    data.leaves.length > 1 && chooser(data),
+    chain(`Every limit in ${data.queue}`, data.limits),
     data.headroom && h("p", null, "One more allocation there may take ", h("strong", null, amountsText(data.headroom)), "."),
     historySection(data.samples),
-    usageTable(route.partition, data),
-    applications(route, data, "user"),
+    usageTable(data),
+    applicationsOf(data, { user: route.name }),
   ];
 }
 
-/**
- * @param {import("../types.js").Route} route
- * @param {OwnerData | {budgets: import("../views/budgets.js").Accounts}} data
- */
-export function showGroup(route, data) {
+/** @param {OwnerData | {budgets: import("../views/budgets.js").Accounts}} data */
+function showGroup(data) {
   if ("budgets" in data) {
     const note = `No limit names ${route.name} where its members run, so nothing is charged to the group now.`;
-    return [h("p", { class: "quiet" }, note), data.budgets.total > 0 && accounts(route.partition, data.budgets)];
+    return [h("p", { class: "quiet" }, note), data.budgets.total > 0 && accounts(data.budgets)];
   }
   const users = /** @type {string[]} */ (data.usage.users);
   return [
-    chain(route.partition, "Every limit of the group", data.limits),
+    chain("Every limit of the group", data.limits),
     historySection(data.samples),
-    usageTable(route.partition, data),
+    usageTable(data),
     h("h3", null, counted(users.length, "user")),
     h(
       "p",
       { class: "names" },
-      users.slice(0, 2 * LISTED).map((name) => [nameLink(route.partition, "users", name), " "]),
+      users.slice(0, 2 * LISTED).map((name) => [nameLink("users", name), " "]),
       users.length > 2 * LISTED && h("span", { class: "quiet" }, `and ${count(users.length - 2 * LISTED)} more`),
     ),
-    applications(route, data, "group"),
+    applicationsOf(data, { group: route.name }),
   ];
 }
 
-/**
- * @param {import("../types.js").Route} route
- * @param {OwnerData} data
- */
-function chooser(route, data) {
-  /** @param {Event} event */
-  function change(event) {
+export const userDetail = { noun: "User", load: loadUser, show: showUser };
+export const groupDetail = { noun: "Group", load: loadGroup, show: showGroup };
+
+/** @param {OwnerData} data */
+function chooser(data) {
+  const change = (/** @type {Event} */ event) => {
     chosenQueues.set(`${route.partition}/${route.name}`, /** @type {HTMLSelectElement} */ (event.target).value);
-    window.dispatchEvent(new CustomEvent("refresh"));
-  }
+    refresh();
+  };
   const options = data.leaves.map((queue) => h("option", { value: queue, selected: queue === data.queue }, queue));
   return h("label", { class: "field" }, "Limits in the queue", h("select", { on: { change }, value: data.queue }, options));
 }
 
-/**
- * @param {string} partition
- * @param {OwnerData} data
- */
-function usageTable(partition, data) {
+/** @param {OwnerData} data */
+function usageTable(data) {
   const found = [...nodes(data.usage.queues, "")];
   const names = sortedNames([...new Set(found.flatMap(([node]) => Object.keys(node.resourceUsage)))]);
-  return table("Usage by queue", ["Queue", "Running", ...names.map(resourceName)], found.map(([node, queuePath, level]) => usageRow(partition, node, queuePath, level, names)), "usage stack");
-}
-
-/**
- * @param {string} partition
- * @param {import("../types.js").UsageNode} node
- * @param {string} queuePath
- * @param {number} level
- * @param {string[]} names
- */
-function usageRow(partition, node, queuePath, level, names) {
-  const running = node.runningApplications.length;
-  const name = queuePath.slice(queuePath.lastIndexOf(".") + 1);
-  return h(
-    "tr",
-    { key: queuePath },
-    h("th", { scope: "row", vars: { level }, class: "indented" }, h("a", { href: link(partition, "queues", queuePath), class: "clip", title: queuePath, "aria-label": queuePath }, name)),
-    cell("Running", gauge(null, running, node.maxApplications || undefined)),
-    names.map((name) => cell(resourceName(name), gauge(name, node.resourceUsage[name] ?? 0, node.maxResources?.[name]))),
+  /** @typedef {(typeof found)[number]} Place */
+  return table(
+    "Usage by queue",
+    found,
+    [
+      { name: "Queue", show: ([, queue]) => nameLink("queues", queue, { ...CLIP, "aria-label": queue }, queue.slice(queue.lastIndexOf(".") + 1)), props: ([, , level]) => ({ vars: { level }, class: "indented" }) },
+      { name: "Running", show: ([node]) => gauge(null, node.runningApplications.length, node.maxApplications || undefined) },
+      ...names.map((name) => ({ name: resourceName(name), show: (/** @type {Place} */ [node]) => gauge(name, node.resourceUsage[name] ?? 0, node.maxResources?.[name]) })),
+    ],
+    { style: "usage stack", key: ([, queue]) => queue },
   );
-}
-
-/**
- * @param {import("../types.js").Route} route
- * @param {OwnerData} data
- * @param {"user" | "group"} kind
- */
-function applications(route, data, kind) {
-  if (!data.applications.length) return null;
-  return [
-    applicationTable(route.partition, data.applications),
-    data.more && h("p", null, h("a", { href: link(route.partition, "applications", "", { [kind]: route.name }) }, "All applications")),
-  ];
 }

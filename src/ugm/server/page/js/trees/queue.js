@@ -9,50 +9,54 @@ import { amountsText, amountText, count, counted, sortedNames } from "../base/fo
 import { applicationTable } from "../views/applications.js";
 import { historySection, loadHistory } from "../parts/history.js";
 import { chain } from "../parts/limits.js";
-import { link } from "../base/route.js";
-import { numberCell, table, resourceLabel } from "../parts/tables.js";
-import { downTo } from "./tree.js";
+import { link, route } from "../base/route.js";
+import { table, resourceLabel } from "../parts/tables.js";
+import { every } from "./tree.js";
 
 /** The number of applications in the list. */
 const LISTED = 10;
 
-/** @typedef {{queue: import("../types.js").QueueDetail, applications: import("../types.js").Application[], more: boolean,
+/** @typedef {{queue: QueueDetail, applications: Application[], more: boolean,
  *   samples: import("../parts/history.js").Found}} QueueData */
 
-/**
- * @param {import("../types.js").Route} route
- * @returns {Promise<QueueData | null>}
- */
-export async function load(route) {
-  const queue = await orNull(get(path(route.partition, "queue", route.name)));
+/** @returns {Promise<QueueData | null>} */
+async function load() {
+  const queue = await orNull(get(path("queue", route.name)));
   if (!queue) return null;
-  const [page, samples] = await Promise.all([
-    get(path(route.partition, "applications"), { queue: queue.queue_path, limit: LISTED }),
-    loadHistory(route.partition, { kind: "queue", name: queue.queue_path }),
-  ]);
+  const [page, samples] = await Promise.all([get(path("applications"), { queue: queue.queue_path, limit: LISTED }), loadHistory({ kind: "queue", name: queue.queue_path })]);
   return { queue, applications: page.applications, more: page.next !== null, samples };
 }
 
 /**
- * @param {import("../types.js").Route} route
  * @param {QueueData | null} data
- * @param {import("../types.js").Queue} root
+ * @param {Queue} root
  */
-export function show(route, data, root) {
+function show(data, root) {
   if (!data) return h("p", { class: "quiet" }, `There is no queue ${route.name}.`);
   const { queue } = data;
   return [
     h("p", { class: "quiet" }, facts(queue)),
     resources(queue),
     historySection(data.samples),
-    chain(route.partition, "Quotas from here to the root", above(root, queue)),
+    chain("Quotas from here to the root", quotas(root, queue.queue_path)),
     configured(queue),
-    data.applications.length > 0 && applicationTable(route.partition, data.applications),
-    data.more && h("p", null, h("a", { href: link(route.partition, "applications", "", { queue: queue.queue_path }) }, "All applications")),
+    applicationsOf(data, { queue: queue.queue_path }),
   ];
 }
 
-/** @param {import("../types.js").Queue} queue */
+export const detail = { noun: "Queue", load, show };
+
+/**
+ * Describe the first applications of an object, with a link to all of them.
+ *
+ * @param {{applications: Application[], more: boolean}} data
+ * @param {Record<string, string>} query the filter of the link
+ */
+export function applicationsOf({ applications, more }, query) {
+  return applications.length > 0 && [applicationTable(applications), more && h("p", null, h("a", { href: link("applications", "", query) }, "All applications"))];
+}
+
+/** @param {Queue} queue */
 function facts(queue) {
   const found = [queue.is_leaf ? "Leaf" : counted(queue.children.length, "queue") + " directly below"];
   if (!queue.is_managed) found.push("created by a placement rule");
@@ -62,54 +66,42 @@ function facts(queue) {
   return `${found.join("; ")}.`;
 }
 
-/** @param {import("../types.js").QueueDetail} queue */
+/** @param {QueueDetail} queue */
 function resources(queue) {
-  const parts = [queue.usage, queue.max_resources, queue.maximum, queue.guaranteed, queue.pending, queue.headroom];
-  const names = sortedNames([...new Set(parts.flatMap((amounts) => Object.keys(amounts ?? {})))]);
+  const { usage, guaranteed, pending, headroom, maximum } = queue;
+  const names = sortedNames([...new Set([usage, queue.max_resources, maximum, guaranteed, pending, headroom].flatMap((amounts) => Object.keys(amounts ?? {})))]);
+  const figure = (/** @type {string} */ name, /** @type {Amounts | null} */ amounts) => ({
+    name,
+    style: "number",
+    show: (/** @type {string} */ resource) => (amounts?.[resource] === undefined ? "–" : amountText(resource, amounts[resource] ?? 0)),
+  });
   if (!names.length) return null;
-  return table("Resources", ["Resource", "Used", ["Guaranteed", "number"], ["Pending", "number"], ["Free", "number"]], names.map((name) => resource(queue, name)), "resources stack");
-}
-
-/**
- * @param {import("../types.js").QueueDetail} queue
- * @param {string} name
- */
-function resource(queue, name) {
-  const figure = (/** @type {import("../types.js").Amount | undefined} */ amount) => (amount === undefined ? "–" : amountText(name, amount));
-  const [guaranteed, pending] = [queue.guaranteed?.[name], queue.pending[name]];
-  return h(
-    "tr",
-    { key: name },
-    h("th", { scope: "row" }, resourceLabel(name)),
-    h("td", { class: "bars" }, gauge(name, queue.usage[name] ?? 0, queue.maximum?.[name], { guaranteed, pending })),
-    numberCell("Guaranteed", figure(guaranteed)),
-    numberCell("Pending", figure(pending)),
-    numberCell("Free", figure(queue.headroom?.[name])),
+  return table(
+    "Resources",
+    names,
+    [
+      { name: "Resource", width: "21%", show: resourceLabel },
+      { name: "Used", style: "bars", width: "29%", show: (name) => gauge(name, usage[name] ?? 0, maximum?.[name], { guaranteed: guaranteed?.[name], pending: pending[name] }) },
+      figure("Guaranteed", guaranteed),
+      figure("Pending", pending),
+      figure("Free", headroom),
+    ],
+    { style: "resources stack", key: String },
   );
 }
 
 /**
  * Return the quotas of a queue and of those above it, the queue first.
  *
- * @param {import("../types.js").Queue} root
- * @param {import("../types.js").Queue} queue
+ * @param {Queue} root
+ * @param {string} path
  */
-function above(root, queue) {
-  return downTo(root, queue.queue_path)
-    .reverse()
-    .map((one) => ({
-      kind: "queue",
-      name: one.queue_path,
-      queue_path: one.queue_path,
-      limit_name: "",
-      max_resources: one.max_resources,
-      max_applications: one.max_applications,
-      usage: one.usage,
-      running_applications: one.running_applications,
-    }));
+function quotas(root, path) {
+  const found = [...every(root)].map(({ queue }) => queue).filter((queue) => `${path}.`.startsWith(`${queue.queue_path}.`));
+  return found.reverse().map((queue) => ({ ...queue, kind: "queue", name: queue.queue_path, limit_name: "" }));
 }
 
-/** @param {import("../types.js").QueueDetail} queue */
+/** @param {QueueDetail} queue */
 function configured(queue) {
   if (!queue.limits.length) return null;
   return [
@@ -124,14 +116,14 @@ function configured(queue) {
   ];
 }
 
-/** @param {import("../types.js").ConfiguredLimit} limit */
+/** @param {ConfiguredLimit} limit */
 function names(limit) {
   const users = limit.users.map((name) => (name === "*" ? "every other user" : `user ${name}`));
   const groups = limit.groups.map((name) => (name === "*" ? "all other groups together" : `group ${name}`));
   return [...users, ...groups].join(", ");
 }
 
-/** @param {import("../types.js").ConfiguredLimit} limit */
+/** @param {ConfiguredLimit} limit */
 function most(limit) {
   const found = [];
   if (limit.max_resources && Object.keys(limit.max_resources).length) found.push(amountsText(limit.max_resources));

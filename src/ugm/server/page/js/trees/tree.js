@@ -2,143 +2,95 @@
  * The queue tree as rows: the visible ones in their order, with the limits of each.
  */
 
-import { byName, shareOf } from "../base/format.js";
+import { byName, limitShare } from "../base/format.js";
 
 /**
- * @typedef {{amount: import("../types.js").Amount, setBy: string}} Ceiling
- * @typedef {import("./treegrid.js").GridRow & {queue: import("../types.js").Queue, name: string,
- *   ceilings: Map<string, Ceiling>}} Row
- * @typedef {{isOpen: (queue: import("../types.js").Queue, level: number) => boolean, search: string,
- *   sort: string}} Choice the order: `name`, `share`, `applications`, `pending`, or `of` with a resource
- * @typedef {{queue: import("../types.js").Queue, ceilings: Map<string, Ceiling>}} Found
+ * @typedef {{amount: Amount, setBy: string}} Ceiling a limit, and the queue that sets it
+ * @typedef {{queue: Queue, ceilings: Map<string, Ceiling>}} Limited
+ * @typedef {import("./treegrid.js").GridRow & Limited & {name: string}} Row
+ * @typedef {{isOpen: (queue: Queue, level: number) => boolean, search: string, sort: string}} Choice the order: `name`, `share`,
+ *   `applications`, `pending`, or `of` with a resource
  */
+
+/**
+ * Yield a queue and all queues below it, each with the lowest limits of itself and the queues above it.
+ *
+ * @param {Queue} queue
+ * @param {Map<string, Ceiling>} [above]
+ * @returns {Generator<Limited>}
+ */
+export function* every(queue, above = new Map()) {
+  const ceilings = lowered(above, queue);
+  yield { queue, ceilings };
+  for (const child of queue.children) yield* every(child, ceilings);
+}
+
+/**
+ * @param {Map<string, Ceiling>} above
+ * @param {Queue} queue
+ */
+function lowered(above, queue) {
+  const own = Object.entries(queue.max_resources ?? {}).filter(([name, amount]) => amount <= (above.get(name)?.amount ?? amount));
+  return own.length ? new Map([...above, ...own.map(([name, amount]) => /** @type {const} */ ([name, { amount, setBy: queue.queue_path }]))]) : above;
+}
 
 /**
  * Return the visible rows from the top.
  *
- * @param {import("../types.js").Queue} root
+ * @param {Queue} root
  * @param {Choice} choice
  * @returns {Row[]}
  */
 export function visible(root, choice) {
-  /** @type {Row[]} */
-  const rows = [];
-  const kept = choice.search ? matching(root, choice.search.toLowerCase()) : null;
-  add(rows, [root], 1, new Map(), { ...choice, kept });
-  return rows;
+  return rowsOf([root], 1, new Map(), choice, choice.search ? matching(root, choice.search.toLowerCase()) : null);
 }
 
 /**
- * @param {Row[]} rows
- * @param {import("../types.js").Queue[]} queues
+ * @param {Queue[]} queues
  * @param {number} level
  * @param {Map<string, Ceiling>} above
- * @param {Choice & {kept: Set<string> | null}} choice
+ * @param {Choice} choice
+ * @param {Set<string> | null} kept the paths of the only visible queues; null for no restriction
+ * @returns {Row[]}
  */
-function add(rows, queues, level, above, choice) {
-  const shown = choice.kept ? queues.filter((queue) => choice.kept?.has(queue.queue_path)) : queues;
-  const found = shown.map((queue) => ({ queue, ceilings: lowered(above, queue) })).sort((one, other) => byName(one.queue.queue_path, other.queue.queue_path));
-  // Sorting is stable.
-  const sorted = choice.sort === "name" ? found : found.sort((one, other) => rank(other, choice.sort) - rank(one, choice.sort));
-  sorted.forEach(({ queue, ceilings }, index) => {
+function rowsOf(queues, level, above, choice, kept) {
+  const shown = queues.filter((queue) => kept?.has(queue.queue_path) ?? true).map((queue) => ({ queue, ceilings: lowered(above, queue) }));
+  shown.sort((one, other) => rank(other, choice.sort) - rank(one, choice.sort) || byName(one.queue.queue_path, other.queue.queue_path));
+  return shown.flatMap(({ queue, ceilings }, index) => {
     const isParent = queue.children.length > 0;
-    const isOpen = isParent && (choice.kept !== null || choice.isOpen(queue, level));
+    const isOpen = isParent && (kept !== null || choice.isOpen(queue, level));
     const name = queue.queue_path.slice(queue.queue_path.lastIndexOf(".") + 1);
-    rows.push({ key: queue.queue_path, queue, name, level, position: index + 1, siblings: sorted.length, isParent, isOpen, ceilings });
-    if (isOpen) add(rows, queue.children, level + 1, ceilings, choice);
+    const row = { key: queue.queue_path, queue, name, level, position: index + 1, siblings: shown.length, isParent, isOpen, ceilings };
+    return isOpen ? [row, ...rowsOf(queue.children, level + 1, ceilings, choice, kept)] : [row];
   });
 }
 
 /**
  * Return the number by which queues are sorted, the largest first.
  *
- * @param {Found} found
+ * @param {Limited} found
  * @param {string} sort
  */
-function rank(found, sort) {
-  const { queue } = found;
-  if (sort === "share") return fullness(found);
+function rank({ queue, ceilings }, sort) {
+  if (sort === "name") return 0;
   if (sort === "applications") return queue.running_applications;
-  return sort === "pending" ? queue.pending_allocations : Number(queue.usage[sort.slice(3)] ?? 0);
-}
-
-/**
- * Return the largest used share of anything that limits a queue: its own maximum, or one above it; -1 without a limit.
- *
- * @param {Found} row
- */
-function fullness({ queue, ceilings }) {
-  const shares = [...ceilings].map(([name, { amount }]) => shareOfLimit(queue.usage[name] ?? 0, amount));
-  if (queue.max_applications) shares.push(queue.running_applications / queue.max_applications);
-  return Math.max(-1, ...shares);
-}
-
-/**
- * @param {import("../types.js").Amount} used
- * @param {import("../types.js").Amount} limit
- */
-function shareOfLimit(used, limit) {
-  // A limit of 0 only counts if something is used.
-  return Number(limit) || Number(used) ? shareOf(used, limit) : 0;
-}
-
-/**
- * Return the lowest limits of a queue and the queues above it, with the queue that sets each.
- *
- * @param {Map<string, Ceiling>} above
- * @param {import("../types.js").Queue} queue
- */
-function lowered(above, queue) {
-  const own = Object.entries(queue.max_resources ?? {}).filter(
-    ([name, amount]) => amount <= (above.get(name)?.amount ?? amount),
-  );
-  if (!own.length) return above;
-  const found = new Map(above);
-  for (const [name, amount] of own) found.set(name, { amount, setBy: queue.queue_path });
-  return found;
+  if (sort === "pending") return queue.pending_allocations;
+  if (sort !== "share") return Number(queue.usage[sort.slice(3)] ?? 0);
+  // The largest used share of anything that limits a queue: its own maximum, or one above it; -1 without a limit.
+  const shares = [...ceilings].map(([name, { amount }]) => limitShare(queue.usage[name] ?? 0, amount));
+  return Math.max(-1, queue.max_applications ? queue.running_applications / queue.max_applications : -1, ...shares);
 }
 
 /**
  * Return the paths that contain a text, and the paths of the queues above them.
  *
- * @param {import("../types.js").Queue} root
+ * @param {Queue} root
  * @param {string} text
  */
 function matching(root, text) {
-  /** @type {Set<string>} */
   const kept = new Set([root.queue_path]);
-  for (const queue of every(root)) {
-    if (!queue.queue_path.includes(text)) continue;
-    for (let path = queue.queue_path; path && !kept.has(path); path = path.slice(0, Math.max(0, path.lastIndexOf(".")))) {
-      kept.add(path);
-    }
+  for (const { queue } of every(root)) {
+    if (queue.queue_path.includes(text)) queue.queue_path.split(".").forEach((_, index, parts) => kept.add(parts.slice(0, index + 1).join(".")));
   }
   return kept;
-}
-
-/**
- * Yield a queue and all queues below it.
- *
- * @param {import("../types.js").Queue} queue
- * @returns {Generator<import("../types.js").Queue>}
- */
-export function* every(queue) {
-  yield queue;
-  for (const child of queue.children) yield* every(child);
-}
-
-/**
- * Return the queues from the root down to a path.
- *
- * @param {import("../types.js").Queue} root
- * @param {string} path
- */
-export function downTo(root, path) {
-  const found = [root];
-  for (;;) {
-    const last = /** @type {import("../types.js").Queue} */ (found.at(-1));
-    const next = last.children.find((child) => path === child.queue_path || path.startsWith(`${child.queue_path}.`));
-    if (!next) return found;
-    found.push(next);
-  }
 }

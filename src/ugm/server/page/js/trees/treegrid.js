@@ -6,10 +6,11 @@
  * are loaded.
  *
  * @typedef {{key: string, level: number, position: number, siblings: number, isParent: boolean, isOpen: boolean}} GridRow
- * @typedef {import("../parts/sorting.js").Column & {kind: "name" | "measure" | "number"}} Column
+ * @typedef {import("../parts/sorting.js").Sortable & {kind: "name" | "measure" | "number"}} Column
  */
 
 import { draw, h } from "../base/dom.js";
+import { route } from "../base/route.js";
 import { columnHead } from "../parts/sorting.js";
 
 /** The number of rows that are drawn above and below the visible part. */
@@ -18,8 +19,8 @@ const MARGIN = 8;
 /** @template {GridRow} R */
 export class TreeGrid {
   /**
-   * @param {{label: string, style: "counts" | "amounts", cells: (row: R) => import("../base/dom.js").Child[], go: (key: string) => void,
-   *   toggle: (row: R, isOpen: boolean) => void, sort: (by: string) => void,
+   * @param {{label: string, style: "counts" | "amounts", cells: (row: R) => import("../base/dom.js").Child[],
+   *   order: import("../parts/sorting.js").Order, go: (key: string) => void, toggle: (row: R, isOpen: boolean) => void,
    *   seen?: (first: number, end: number) => void}} owner `seen` is called with the numbers of the visible rows
    */
   constructor(owner) {
@@ -28,9 +29,6 @@ export class TreeGrid {
     this.rows = [];
     /** @type {Column[]} */
     this.columns = [];
-    this.sorted = "";
-    /** The key of the row whose detail is shown. */
-    this.shown = "";
     /** The key of the row with the keyboard focus. */
     this.current = "";
     /** The number of a missing row that gets the focus when it is loaded. */
@@ -68,7 +66,7 @@ export class TreeGrid {
         vars: { columns: measures, numbers },
         on: { keydown: (/** @type {KeyboardEvent} */ event) => this.key(event) },
       },
-      h("div", { role: "row", class: "row head", "aria-rowindex": 1 }, this.columns.map((one) => columnHead("div", { role: "columnheader", class: one.kind }, one, this))),
+      h("div", { role: "row", class: "row head", "aria-rowindex": 1 }, this.columns.map((one) => columnHead("div", { role: "columnheader", class: one.kind }, one, this.owner.order))),
       h("div", { role: "rowgroup", class: "rows", vars: { count: this.rows.length } }, this.numbers().map((number) => this.line(number))),
     );
   }
@@ -90,7 +88,7 @@ export class TreeGrid {
         "aria-posinset": row.position,
         "aria-setsize": row.siblings,
         "aria-expanded": row.isParent ? String(row.isOpen) : null,
-        "aria-selected": String(row.key === this.shown),
+        "aria-selected": String(row.key === route.name),
         vars: { number, level: row.level },
         on: { click: (/** @type {MouseEvent} */ event) => this.click(event, row), focus: () => this.focus(row) },
       },

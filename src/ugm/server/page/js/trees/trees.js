@@ -2,20 +2,18 @@
  * The views of elastic groups and of quota trees: a tree grid of one resource. The server sorts, searches and pages.
  */
 
-import { announce } from "../base/announcements.js";
 import { get, orNull, path } from "../base/api.js";
 import { gauge } from "../parts/bars.js";
 import { h } from "../base/dom.js";
+import { refresh } from "../base/events.js";
 import { historySection, loadHistory } from "../parts/history.js";
 import { amountsText, amountText, briefText, count, counted, exactText, resourceName, sortedNames } from "../base/format.js";
-import { link, parse } from "../base/route.js";
-import { remembered } from "../base/settings.js";
-import { orderField } from "../parts/sorting.js";
-import { cell, clipped, emptyNote, numberCell, resourceLabel, table } from "../parts/tables.js";
+import { addressChoice, addressField, emptyNote, list } from "../parts/lists.js";
+import { current, link, route } from "../base/route.js";
+import { Order } from "../parts/sorting.js";
+import { clipped, nameLink, resourceLabel, table } from "../parts/tables.js";
 import { nameCell, TreeGrid } from "./treegrid.js";
 
-/** @typedef {import("../types.js").ModelTree} ModelTree */
-/** @typedef {import("../types.js").TreeRow} TreeRow */
 /** @typedef {import("./treegrid.js").GridRow & TreeRow} Row */
 
 /** The number of rows that are loaded at once, and how many of them are above the visible part. */
@@ -30,21 +28,19 @@ const TREES_INTERVAL = 60_000;
 
 /** The kinds of trees: their words, the amounts that limit the usage, and the measures with a column. */
 const KINDS = {
-  elastic: { title: "Elastic groups", noun: "group", limited: "maximum", limits: ["max", "runtime"], measures: ["min", "runtime", "request", "borrowed", "lent"] },
-  quota: { title: "Quota trees", noun: "node", limited: "quota", limits: ["quota"], measures: ["borrowed", "lent"] },
+  elastic: { title: "Elastic groups", noun: "group", detail: "Elastic group", limited: "maximum", limits: ["max", "runtime"], measures: ["min", "runtime", "request", "borrowed", "lent"] },
+  quota: { title: "Quota trees", noun: "node", detail: "Node", limited: "quota", limits: ["quota"], measures: ["borrowed", "lent"] },
 };
+/** @type {Record<string, string>} */
 const HEADINGS = { used: "Used", runtime: "Runtime", quota: "Quota", min: "Minimum", request: "Request", max: "Maximum", borrowed: "Borrowed", lent: "Lent" };
 
-/** @type {{partition: string, at: number, found: import("../types.js").Trees}} */
+/** @type {{partition: string, at: number, found: Trees}} */
 let known = { partition: "", at: 0, found: { trees: [], models: [] } };
 
-/**
- * Return the trees of a partition, which rarely change.
- *
- * @param {string} partition
- */
-export async function treesOf(partition) {
-  if (known.partition !== partition || Date.now() - known.at > TREES_INTERVAL) known = { partition, found: await get(path(partition, "trees")), at: Date.now() };
+/** Return the trees of the partition, which rarely change. */
+export async function loadTrees() {
+  const { partition } = route;
+  if (known.partition !== partition || Date.now() - known.at > TREES_INTERVAL) known = { partition, found: await get(path("trees")), at: Date.now() };
   return known.found;
 }
 
@@ -55,25 +51,23 @@ export async function treesOf(partition) {
  */
 export function treeView(kind) {
   const words = KINDS[kind];
-  const order = remembered(`${kind} order`, "name");
+  const order = new Order(kind, "name", refresh);
   /** @type {Set<string>} */
   const toggled = new Set();
-  let [offset, loaded, announced] = [0, "", ""];
-  const refresh = () => window.dispatchEvent(new Event("refresh"));
+  let [offset, loaded] = [0, ""];
 
   /** @type {TreeGrid<Row>} */
   const grid = new TreeGrid({
     label: words.title,
     style: "amounts",
     cells,
-    go: (key) => go(key, parse(location.hash).query),
+    order,
+    go: (key) => {
+      location.hash = link(kind, key, current().query);
+    },
     toggle: (row) => {
       if (!toggled.delete(row.key)) toggled.add(row.key);
       if (toggled.size > MOST_TOGGLED) toggled.delete([...toggled][0] ?? "");
-      refresh();
-    },
-    sort: (by) => {
-      order.set(by);
       refresh();
     },
     seen: (first, end) => {
@@ -86,69 +80,65 @@ export function treeView(kind) {
   /** @type {ModelTree | null} */
   let shownTree = null;
 
-  /** @param {import("../types.js").Route} route */
-  async function load(route) {
-    const { tree = "", resource, search = "" } = route.query;
-    const trees = (await treesOf(route.partition)).trees.filter((one) => one.kind === kind);
-    const name = trees.find((one) => one.name === tree)?.name ?? trees[0]?.name;
+  async function load() {
+    const { resource, search = "" } = route.query;
+    const [name, names] = await chosenTree();
     if (!name) return null;
     const address = [route.partition, name, search].join("\n");
     if (address !== loaded) offset = 0;
     loaded = address;
-    const query = { tree: name, resource, search, sort: order.get(), toggle: [...toggled], offset, limit: WINDOW };
-    const [data, above] = await Promise.all([get(path(route.partition, "tree"), query), borrowers(route.partition, name, "")]);
-    if (search !== announced && search) announce(`${counted(data.total, "row")} found`);
-    announced = search;
-    return { trees, data, from: query.offset, above };
+    const query = { tree: name, resource, search, sort: order.sorted, toggle: [...toggled], offset, limit: WINDOW };
+    const [data, above] = await Promise.all([get(path("tree"), query), loadBorrowers(name, "")]);
+    return { names, data, from: query.offset, above };
+  }
+
+  /** Return the name of the shown tree, and those of all trees of the kind. */
+  async function chosenTree() {
+    const { tree } = route.query;
+    const names = (await loadTrees()).trees.filter((one) => one.kind === kind).map((one) => one.name);
+    return /** @type {const} */ ([names.find((one) => one === tree) ?? names[0], names]);
   }
 
   /**
-   * @param {string} partition
    * @param {string} tree
    * @param {string} node
    */
-  async function borrowers(partition, tree, node) {
-    return kind === "quota" ? get(path(partition, "tree", "borrowers"), { tree, node, limit: LISTED }) : { total: 0, consumers: [] };
+  async function loadBorrowers(tree, node) {
+    return kind === "quota" ? get(path("tree", "borrowers"), { tree, node, limit: LISTED }) : { total: 0, consumers: [] };
   }
 
-  /**
-   * @param {import("../types.js").Route} route
-   * @param {{trees: import("../types.js").Trees["trees"], data: ModelTree, from: number, above: import("../types.js").Borrowers} | null} found
-   */
-  function show(route, found) {
+  /** @param {{names: string[], data: ModelTree, from: number, above: Borrowers} | null} found */
+  function show(found) {
     if (!found) return emptyNote(`No quota model of this partition has ${words.title.toLowerCase()}.`);
-    const { trees, data, from, above } = found;
+    const { names, data, from, above } = found;
     shownTree = data;
     grid.columns = [
       { name: words.noun === "group" ? "Group" : "Node", kind: "name", sort: "name" },
       { name: `Used of the ${words.limited}`, kind: "measure", sort: "share" },
       ...words.measures.map((measure) => /** @type {const} */ ({ name: heading(measure), kind: "number", sort: measure })),
     ];
-    grid.sorted = order.get();
-    grid.shown = route.name;
     grid.rows = Array.from({ length: data.total });
     data.rows.forEach((row, index) => (grid.rows[from + index] = { ...row, key: row.name, isParent: row.children > 0, isOpen: row.is_open }));
     const suspended = known.found.models.filter((one) => one.is_suspended).map((one) => one.model);
+    const tools = [
+      names.length > 1 && addressChoice("tree", "Tree", names.map((one) => [one, one]), data.name),
+      data.resources.length > 1 && addressChoice("resource", "Resource", sortedNames(data.resources).map((one) => [one, resourceName(one)]), data.resource),
+      addressField("search", `Find a ${words.noun}`),
+      order.field(grid.columns, ["used", words.limits[0] ?? ""].map((measure) => [measure, heading(measure)])),
+      h("span", { class: "quiet" }, data.resources.length === 1 && `${resourceName(data.resource)} of `, counted(data.nodes, words.noun)),
+    ];
+    const noMatch = `No ${words.noun} matches.`;
     return [
       suspended.length > 0 && h("p", { class: "error", key: "suspended" }, `Suspended after a failure, so that every request is denied: ${suspended.join(", ")}.`),
       data.mode && data.mode !== "normal" && h("p", { class: "error", key: "mode" }, `The manager of this tree is in mode ${data.mode}: every request is denied.`),
-      h(
-        "div",
-        { class: "tools" },
-        trees.length > 1 && chooser("Tree", "tree", data.name, trees.map((one) => one.name)),
-        data.resources.length > 1 && chooser("Resource", "resource", data.resource, sortedNames(data.resources)),
-        h("label", { class: "field" }, `Find a ${words.noun}`, h("input", { type: "search", id: "search", value: route.query.search ?? "", on: { input: search } })),
-        orderField(grid, ["used", words.limits[0] ?? ""].map((measure) => [measure, heading(measure)])),
-        h("span", { class: "quiet" }, data.resources.length === 1 && `${resourceName(data.resource)} of `, counted(data.nodes, words.noun)),
-      ),
-      data.total ? grid.describe() : emptyNote(`No ${words.noun} matches.`),
-      kind === "quota" && data.total > 0 && held(route, above, "Consumers above their own node", "Every consumer is held by its own node."),
+      list(tools, { total: data.total, rows: () => grid.describe(), none: noMatch, noMatch, text: counted(data.total, "row"), pages: null }),
+      kind === "quota" && data.total > 0 && held(above, "Consumers above their own node", "Every consumer is held by its own node."),
     ];
   }
 
   /** @param {string} measure */
   function heading(measure) {
-    return HEADINGS[/** @type {keyof typeof HEADINGS} */ (measure)];
+    return HEADINGS[measure] ?? measure;
   }
 
   /** @param {Row} row */
@@ -168,124 +158,79 @@ export function treeView(kind) {
 
   /**
    * @param {string} resource
-   * @param {Record<string, import("../types.js").Amount | null | undefined>} amounts
+   * @param {Record<string, Amount | null | undefined>} amounts
    */
   function usage(resource, amounts) {
     const used = amounts.used ?? 0;
     const missing = BigInt(amounts.request ?? used) - BigInt(used);
-    const limit = words.limits.map((measure) => amounts[measure]).find((amount) => typeof amount !== "undefined" && amount !== null);
+    const limit = words.limits.map((measure) => amounts[measure]).find((amount) => amount !== undefined && amount !== null);
     return gauge(resource, used, limit ?? undefined, { guaranteed: amounts.min || undefined, pending: missing > 0n ? missing : 0 });
   }
 
-  /**
-   * @param {string} label
-   * @param {string} name of the parameter in the address
-   * @param {string} value
-   * @param {string[]} values
-   */
-  function chooser(label, name, value, values) {
-    const change = (/** @type {Event} */ event) => go("", { ...parse(location.hash).query, [name]: /** @type {HTMLSelectElement} */ (event.target).value });
-    const options = values.map((one) => h("option", { key: one, value: one, selected: one === value }, name === "resource" ? resourceName(one) : one));
-    return h("label", { class: "field" }, label, h("select", { on: { change }, value }, options));
+  /** @param {string} name */
+  function nodeLink(name) {
+    return nameLink(kind, name, { href: link(kind, name, route.query) });
   }
 
   /**
-   * @param {string} name
-   * @param {Record<string, string>} query
-   */
-  function go(name, query) {
-    location.hash = link(parse(location.hash).partition, kind, name, query);
-  }
-
-  /** @type {number | undefined} */
-  let waiting;
-
-  /** @param {Event} event */
-  function search(event) {
-    const text = /** @type {HTMLInputElement} */ (event.target).value.trim();
-    clearTimeout(waiting);
-    waiting = setTimeout(() => {
-      const { partition, query } = parse(location.hash);
-      history.replaceState(null, "", link(partition, kind, "", { ...query, search: text }));
-      window.dispatchEvent(new HashChangeEvent("hashchange"));
-    }, 200);
-  }
-
-  /**
-   * @param {import("../types.js").Route} route
-   * @param {import("../types.js").Borrowers} found
+   * @param {Borrowers} found
    * @param {string} caption
    * @param {string} none
    */
-  function held(route, found, caption, none) {
-    if (!found.total) return emptyNote(none);
-    const node = (/** @type {string} */ label, /** @type {string} */ name) => h("td", { "data-label": label }, h("a", { href: link(route.partition, kind, name, route.query), class: "name-link", title: name }, name));
+  function held({ total, consumers }, caption, none) {
+    if (!total) return emptyNote(none);
     return table(
-      found.total > found.consumers.length ? `${caption}: the first ${found.consumers.length} of ${count(found.total)}` : caption,
-      ["Consumer", "Its node", "Held by", "Request", ["Priority", "number minor"]],
-      found.consumers.map((one) =>
-        h(
-          "tr",
-          { key: one.consumer_id },
-          h("th", { scope: "row" }, clipped(one.consumer_id)),
-          node("Its node", one.group),
-          node("Held by", one.node),
-          cell("Request", amountsText(one.request)),
-          cell("Priority", [one.priority, one.unpreemptable && " (kept)"], { class: "number minor" }),
-        ),
-      ),
-      "held stack",
+      total > consumers.length ? `${caption}: the first ${consumers.length} of ${count(total)}` : caption,
+      consumers,
+      [
+        { name: "Consumer", show: (one) => clipped(one.consumer_id) },
+        { name: "Its node", show: ({ group }) => nodeLink(group) },
+        { name: "Held by", show: ({ node }) => nodeLink(node) },
+        { name: "Request", show: ({ request }) => amountsText(request) },
+        { name: "Priority", style: "number minor", show: ({ priority, unpreemptable }) => [priority, unpreemptable && " (kept)"] },
+      ],
+      { style: "held stack", key: (one) => one.consumer_id },
     );
   }
 
   // The detail of a node
 
-  /** @param {import("../types.js").Route} route */
-  async function loadDetail(route) {
-    const trees = (await treesOf(route.partition)).trees.filter((one) => one.kind === kind);
-    const tree = trees.find((one) => one.name === route.query.tree)?.name ?? trees[0]?.name;
-    if (!tree) return null;
-    const node = await orNull(get(path(route.partition, "tree", "node"), { tree, node: route.name }));
-    if (!node) return null;
-    const [above, samples] = await Promise.all([borrowers(route.partition, tree, route.name), loadHistory(route.partition, { kind: "tree_node", name: route.name, tree })]);
+  async function loadDetail() {
+    const { name } = route;
+    const [tree] = await chosenTree();
+    const node = tree && (await orNull(get(path("tree", "node"), { tree, node: name })));
+    if (!tree || !node) return null;
+    const [above, samples] = await Promise.all([loadBorrowers(tree, name), loadHistory({ kind: "tree_node", name, tree })]);
     return { node, above, samples };
   }
 
-  /**
-   * @param {import("../types.js").Route} route
-   * @param {{node: import("../types.js").TreeNodeDetail, above: import("../types.js").Borrowers, samples: import("../parts/history.js").Found} | null} data
-   */
-  function showDetail(route, data) {
+  /** @param {{node: TreeNodeDetail, above: Borrowers, samples: import("../parts/history.js").Found} | null} data */
+  function showDetail(data) {
     if (!data) return h("p", { class: "quiet" }, `There is no ${words.noun} ${route.name} now.`);
     const { node, above, samples } = data;
     const names = sortedNames([...new Set(Object.values(node.amounts).flatMap(Object.keys))]);
-    const parents = node.path.slice(0, -1).map((name, index) => [index > 0 && " › ", h("a", { href: link(route.partition, kind, name, route.query), class: "name-link", title: name }, name)]);
+    const parents = node.path.slice(0, -1).map((name, index) => [index > 0 && " › ", nodeLink(name)]);
+    const amountsOf = (/** @type {string} */ name) => Object.fromEntries(Object.entries(node.amounts).map(([measure, amounts]) => [measure, amounts[name]]));
     return [
       h("p", { class: "quiet" }, parents.length > 0 && ["In ", parents, ". "], node.children ? `${counted(node.children, words.noun)} directly below` : "Leaf", node.is_hard ? "; hard: nothing below borrows above it." : "."),
       table(
         "Resources",
-        ["Resource", `Used of the ${words.limited}`, ...words.measures.map((measure) => /** @type {[string, string]} */ ([heading(measure), "number"]))],
-        names.map((name) => line(name, Object.fromEntries(Object.entries(node.amounts).map(([measure, amounts]) => [measure, amounts[name]])))),
-        "resources wide",
+        names,
+        [
+          { name: "Resource", width: "21%", show: resourceLabel },
+          { name: `Used of the ${words.limited}`, style: "bars", width: "29%", show: (name) => usage(name, amountsOf(name)) },
+          ...words.measures.map((measure) => ({
+            name: heading(measure),
+            style: "number",
+            show: (/** @type {string} */ name, _index = 0, amount = amountsOf(name)[measure]) => (amount === undefined ? "–" : amountText(name, amount)),
+          })),
+        ],
+        { style: "resources wide", key: String },
       ),
       historySection(samples),
-      kind === "quota" && held(route, above, "Consumers above their own node, held or owned here", "Consumers of this node are held by it, and it holds none of others."),
+      kind === "quota" && held(above, "Consumers above their own node, held or owned here", "Consumers of this node are held by it, and it holds none of others."),
     ];
   }
 
-  /**
-   * @param {string} name
-   * @param {Record<string, import("../types.js").Amount | undefined>} amounts
-   */
-  function line(name, amounts) {
-    return h(
-      "tr",
-      { key: name },
-      h("th", { scope: "row" }, resourceLabel(name)),
-      h("td", { class: "bars" }, usage(name, amounts)),
-      words.measures.map((measure) => numberCell(heading(measure), amounts[measure] === undefined ? "–" : amountText(name, amounts[measure] ?? 0))),
-    );
-  }
-
-  return { title: words.title, load, show, shown: () => grid.redraw(), detail: { load: loadDetail, show: showDetail, noun: words.noun === "group" ? "Elastic group" : "Node" } };
+  return { title: words.title, topic: "trees", model: kind, load, show, shown: () => grid.redraw(), detail: { noun: words.detail, load: loadDetail, show: showDetail } };
 }

@@ -13,82 +13,69 @@ import { bar, hoursFigures } from "../parts/bars.js";
 import { h } from "../base/dom.js";
 import { counted, duration, hourUnit, hoursText, momentText, whole } from "../base/format.js";
 import { queueLink } from "../parts/limits.js";
-import { addressChoice, addressField, pageOf, pages } from "../parts/paging.js";
-import { clipped, emptyNote, nameLink, numberCell, table } from "../parts/tables.js";
+import { addressChoice, addressField, list, pageOf } from "../parts/lists.js";
+import { route } from "../base/route.js";
+import { clipped, nameLink, table } from "../parts/tables.js";
 
-/** Rows of a page. */
-const PAGE = 50;
 const ORDERS = /** @type {[string, string][]} */ ([["", "used share"], ["remaining", "remaining"], ["exhausted", "exhausted first"], ["name", "name"]]);
 /** The views with a detail of an owner. */
 const OWNERS = new Map([["user", "users"], ["group", "groups"], ["queue", "queues"], ["elastic group", "elastic"], ["quota node", "quota"]]);
 
 export const title = "Budgets";
+export const topic = "users";
+export const model = "Budgets";
 
-/**
- * @param {import("../types.js").Route} route
- * @returns {Promise<Accounts>}
- */
-export function load(route) {
+/** @returns {Promise<Accounts>} */
+export function load() {
   const { search, sort, budget, owner } = route.query;
-  return get(path(route.partition, "budgets"), { search, sort, budget, owner, offset: (pageOf(route) - 1) * PAGE, limit: PAGE });
+  return get(path("budgets"), { search, sort, budget, owner, ...pageOf() });
 }
 
-/**
- * @param {import("../types.js").Route} route
- * @param {Accounts} data
- */
-export function show(route, data) {
-  return [
-    h("div", { class: "tools" }, addressField(route, "search", "Find a budget or owner"), addressChoice(route, "sort", "Order", ORDERS), h("span", { class: "quiet" }, counted(data.total, "account"), "; amounts in hours of each resource")),
-    data.total ? accounts(route.partition, data) : emptyNote(route.query.search ? "No budget or owner matches." : "No budget is declared for this partition."),
-    pages(route, data.total, PAGE),
-  ];
+/** @param {Accounts} data */
+export function show(data) {
+  const tools = [addressField("search", "Find a budget or owner"), addressChoice("sort", "Order", ORDERS), h("span", { class: "quiet" }, counted(data.total, "account"), "; amounts in hours of each resource")];
+  return list(tools, { total: data.total, rows: () => accounts(data), none: "No budget is declared for this partition.", noMatch: "No budget or owner matches." });
 }
 
 /**
  * Return the table of accounts.
  *
- * @param {string} partition
  * @param {Accounts} data
  */
-export function accounts(partition, data) {
-  const heads = /** @type {import("../parts/tables.js").Head[]} */ (["Account", "Used of the limit", ["Settled", "number"], ["Committed", "number"], ["Remaining", "number"], "Renewed"]);
-  return table("Accounts", heads, data.accounts.map((one) => row(partition, one, data.now ?? Date.now() / 1000)), "list accounts wide");
-}
-
-/**
- * @param {string} partition
- * @param {Account} one
- * @param {number} now
- */
-function row(partition, one, now) {
-  const figure = (/** @type {string} */ label, /** @type {Exact} */ amount) => numberCell(label, hoursText(one.resource, amount), exactHours(one.resource, amount));
-  const used = [one.settled, one.committed].reduce((/** @type {bigint} */ sum, amount) => sum + whole(amount), 0n);
-  const settled = ratio(one.settled, one.limit);
-  return h(
-    "tr",
-    { key: `${one.budget} ${one.scope} ${one.owner} ${one.resource}` },
-    h("th", { scope: "row" }, clipped(one.budget), owner(partition, one), h("span", { class: "quiet clip", title: one.resource }, hourUnit(one.resource))),
-    h(
-      "td",
-      { class: "bars" },
-      hoursFigures(one.resource, used, one.limit, one.share),
-      bar(settled, { pending: Math.max(0, one.share - settled) }),
-    ),
-    figure("Settled", one.settled),
-    figure("Committed", one.committed),
-    figure("Remaining", one.remaining),
-    h("td", { class: "renewal", "data-label": "Renewed" }, renewal(one, now)),
+export function accounts(data) {
+  const now = data.now ?? Date.now() / 1000;
+  const figure = (/** @type {string} */ name, /** @type {"settled" | "committed" | "remaining"} */ part) => ({
+    name,
+    style: "number",
+    show: (/** @type {Account} */ one) => hoursText(one.resource, one[part]),
+    props: (/** @type {Account} */ one) => ({ title: exactHours(one.resource, one[part]) }),
+  });
+  return table(
+    "Accounts",
+    data.accounts,
+    [
+      { name: "Account", width: "24%", show: (one) => [clipped(one.budget), owner(one), h("span", { class: "quiet clip", title: one.resource }, hourUnit(one.resource))] },
+      { name: "Used of the limit", style: "bars", width: "24%", show: used },
+      figure("Settled", "settled"),
+      figure("Committed", "committed"),
+      figure("Remaining", "remaining"),
+      { name: "Renewed", style: "renewal", show: (one) => renewal(one, now) },
+    ],
+    { style: "list accounts wide", key: (one) => `${one.budget} ${one.scope} ${one.owner} ${one.resource}` },
   );
 }
 
-/**
- * @param {string} partition
- * @param {Account} one
- */
-function owner(partition, { scope, owner: name, queue_path }) {
-  const found = name === "*" ? "every other group together" : nameLink(partition, OWNERS.get(scope) ?? "queues", name);
-  return h("span", { class: "quiet" }, `${scope} `, found, scope !== "queue" && queue_path && queue_path !== "root" && [" in ", queueLink(partition, queue_path)]);
+/** @param {Account} one */
+function owner({ scope, owner: name, queue_path }) {
+  const found = name === "*" ? "every other group together" : nameLink(OWNERS.get(scope) ?? "queues", name);
+  return h("span", { class: "quiet" }, `${scope} `, found, scope !== "queue" && queue_path && queue_path !== "root" && [" in ", queueLink(queue_path)]);
+}
+
+/** @param {Account} one */
+function used({ resource, settled, committed, limit, share }) {
+  const most = Number(whole(limit));
+  const part = most > 0 ? Number(whole(settled)) / most : 1;
+  return [hoursFigures(resource, whole(settled) + whole(committed), limit, share), bar(part, { pending: Math.max(0, share - part) })];
 }
 
 /**
@@ -100,15 +87,6 @@ function renewal(one, now) {
     one.renews === null ? "never" : [`in ${duration(Math.max(0, one.renews - now))}`, h("span", { class: "quiet moment" }, momentText(one.renews))],
     one.exhausted !== null && h("span", { class: "late moment" }, one.exhausted <= now ? "exhausted" : `exhausted in ${duration(one.exhausted - now)} at the current rate`),
   ];
-}
-
-/**
- * @param {Exact} part
- * @param {Exact} limit
- */
-function ratio(part, limit) {
-  const most = Number(whole(limit));
-  return most > 0 ? Number(whole(part)) / most : 1;
 }
 
 /**

@@ -7,24 +7,23 @@ import { path, post, ApiError } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { amountsText } from "../base/format.js";
 import { chain, queueLink, reasons, requested } from "../parts/limits.js";
-import { announce } from "../base/announcements.js";
+import { announce, redraw } from "../base/events.js";
 
 export const title = "May I?";
 
-/** @type {{explanation: import("../types.js").Explanation & {placement: any} | null, error: string, user: string}} */
+/** @type {{explanation: Explanation & {placement: any} | null, error: string, user: string}} */
 const answer = { explanation: null, error: "", user: "" };
 
 export async function load() {
   return null;
 }
 
-/** @param {import("../types.js").Route} route */
-export function show(route) {
+export function show() {
   return [
     h("p", null, "Check whether one more allocation would be granted now. A check changes nothing."),
     h(
       "form",
-      { class: "check-form", id: "check", on: { submit: (/** @type {SubmitEvent} */ event) => submit(event, route.partition) } },
+      { class: "check-form", id: "check", on: { submit } },
       field("user", "User", "sue", { required: true }),
       field("groups", "Groups, if any", "physics, chemistry"),
       field("queue", "Queue, if the rules do not choose it", "root.research"),
@@ -34,7 +33,7 @@ export function show(route) {
       field("hours", "Promised hours, for budgets", "1.5", { type: "number", min: "0.001", step: "any" }),
       h("div", { class: "submit" }, h("button", { type: "submit" }, "Ask")),
     ),
-    h("section", { id: "answer", "aria-label": "Answer" }, result(route.partition)),
+    h("section", { id: "answer", "aria-label": "Answer" }, result()),
   ];
 }
 
@@ -54,11 +53,8 @@ function field(name, label, example, more = {}) {
   );
 }
 
-/**
- * @param {SubmitEvent} event
- * @param {string} partition
- */
-async function submit(event, partition) {
+/** @param {SubmitEvent} event */
+async function submit(event) {
   event.preventDefault();
   const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
   const text = (/** @type {string} */ name) => String(form.get(name) ?? "").trim();
@@ -66,7 +62,7 @@ async function submit(event, partition) {
     const usage = amounts(text("vcore"), text("memory"), text("others"));
     const groups = text("groups").split(/[\s,]+/).filter(Boolean);
     const promise = text("hours") && { duration: Math.ceil(Number(text("hours")) * 3600) };
-    const explanation = await post(path(partition, "explain"), { user: text("user"), groups, queue: text("queue"), usage, ...promise });
+    const explanation = await post(path("explain"), { user: text("user"), groups, queue: text("queue"), usage, ...promise });
     Object.assign(answer, { explanation, error: "", user: text("user") });
     announce(headline(explanation));
   } catch (error) {
@@ -75,7 +71,7 @@ async function submit(event, partition) {
     Object.assign(answer, { explanation: null, error: `${where}${error.message}` });
     announce(answer.error);
   }
-  window.dispatchEvent(new CustomEvent("redraw"));
+  redraw();
 }
 
 /**
@@ -85,7 +81,7 @@ async function submit(event, partition) {
  * @param {string} memory
  * @param {string} others
  */
-export function amounts(vcore, memory, others) {
+function amounts(vcore, memory, others) {
   /** @type {Record<string, string>} */
   const usage = Object.create(null);
   if (vcore) usage.vcore = thousandths(vcore);
@@ -108,24 +104,23 @@ function thousandths(cores) {
   return found ? `${BigInt(`${found[1]}${(found[2] ?? "").padEnd(3, "0")}`)}m` : cores;
 }
 
-/** @param {import("../types.js").Explanation} explanation */
+/** @param {Explanation} explanation */
 function headline(explanation) {
   if (explanation.allowed) return "Yes.";
   if (!explanation.queue_path) return "No: no placement rule finds a queue.";
   return explanation.can_wait ? "No, not now: waiting can help." : "No: waiting cannot help.";
 }
 
-/** @param {string} partition */
-function result(partition) {
+function result() {
   if (answer.error) return h("p", { class: "error" }, answer.error);
   const { explanation } = answer;
   if (!explanation) return null;
   return [
     h("h3", { class: explanation.allowed ? "yes" : "no" }, headline(explanation)),
-    explanation.queue_path ? h("p", null, answer.user, " in ", queueLink(partition, explanation.queue_path)) : h("pre", null, explanation.text),
-    reasons(partition, explanation.violations),
+    explanation.queue_path ? h("p", null, answer.user, " in ", queueLink(explanation.queue_path)) : h("pre", null, explanation.text),
+    reasons(explanation.violations),
     explanation.evictions.length > 0 && h("p", null, `It would evict ${explanation.evictions.join(", ")}.`),
-    explanation.queue_path && chain(partition, "Every limit that applies there", explanation.limits, requested(explanation.violations)),
+    explanation.queue_path && chain("Every limit that applies there", explanation.limits, requested(explanation.violations)),
     explanation.headroom && h("p", null, "At most ", h("strong", null, amountsText(explanation.headroom)), " would be granted now."),
   ];
 }

@@ -3,7 +3,7 @@
  *
  * @typedef {{at: number, source: string, client: string, role: string, outcome: string, problems: string[],
  *   differences: Record<string, string[]>, left_out: number}} Attempt
- * @typedef {{text: string, attempts: Attempt[], health: import("../types.js").Health}} ConfigurationData
+ * @typedef {{text: string, attempts: Attempt[], health: Health}} ConfigurationData
  */
 
 import { get, getText } from "../base/api.js";
@@ -24,18 +24,15 @@ export async function load() {
   return { text, attempts, health };
 }
 
-/**
- * @param {import("../types.js").Route} _route
- * @param {ConfigurationData} data
- */
-export function show(_route, { text, attempts, health }) {
+/** @param {ConfigurationData} data */
+export function show({ text, attempts, health }) {
   const { source, at } = health.configuration.in_force;
   const lines = text.split("\n");
   const since = source === "start" ? `In force since the start of the server, ${momentText(at)}` : `In force since ${momentText(at)}, from ${source === "file" ? "the file" : "an upload"}`;
   return [
     h("p", null, `${since}.`),
     h("h3", null, "Changes"),
-    attempts.length ? h("ol", { class: "attempts" }, attempts.map((one) => attempt(one))) : h("p", { class: "quiet" }, "None since the start of the server."),
+    attempts.length ? h("ol", { class: "attempts" }, attempts.map(attempt)) : h("p", { class: "quiet" }, "None since the start of the server."),
     h("h3", { id: "in-force" }, "The configuration in force"),
     h("pre", { class: "yaml", tabindex: "0", role: "region", "aria-labelledby": "in-force" }, lines.slice(0, MOST_LINES).join("\n")),
     lines.length > MOST_LINES && h("p", { class: "quiet" }, `The first ${count(MOST_LINES)} of ${count(lines.length)} lines. `, h("a", { href: "api/v1/config" }, "All of it")),

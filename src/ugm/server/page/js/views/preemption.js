@@ -2,28 +2,27 @@
  * The view of preemption: which allocations could be evicted for a pending request, what protects the others, and the
  * plans that are being carried out. It plans only, and evicts nothing.
  *
- * @typedef {import("../types.js").Amount} Amount
  * @typedef {{queue_path: string, resource: string, used: Amount, guaranteed: Amount, after: Amount}} Use
- * @typedef {{allocation_id: string, application_id: string, queue_path: string, usage: import("../types.js").Amounts,
+ * @typedef {{allocation_id: string, application_id: string, queue_path: string, usage: Amounts,
  *   priority: number, exceeds: Use[], entitled_by: Use[]}} Victim
  * @typedef {{outcome: string, due: number | null, victims: Victim[], by_model: Victim[], others: Record<string, string>,
  *   missing: {queue_path: string, resource: string, amount: Amount}[], is_optimal: boolean,
- *   decision: {violations: import("../types.js").Violation[]} | null}} Plan
+ *   decision: {violations: Violation[]} | null}} Plan
  * @typedef {{allocation_id: string, application_id: string, user: string | null, queue_path: string | null,
- *   usage: import("../types.js").Amounts, node: string | null}} Owned
+ *   usage: Amounts, node: string | null}} Owned
  * @typedef {{terminating: Owned[], placed: Owned[], timers: {queue_path: string, since: number, due: number}[]}} Status
  */
 
 import { get, orNull, path, post } from "../base/api.js";
 import { h } from "../base/dom.js";
+import { refresh } from "../base/events.js";
 import { amountsText, amountText, count, counted, momentText, withUnit } from "../base/format.js";
 import { queueLink, reasons } from "../parts/limits.js";
-import { addressField, pageOf, pages } from "../parts/paging.js";
-import { link } from "../base/route.js";
-import { cell, CLIP, clipped, emptyNote, LONG, MINOR, nameLink, table } from "../parts/tables.js";
+import { addressField, list, pageOf } from "../parts/lists.js";
+import { route } from "../base/route.js";
+import { CLIP, clipped, detailLink, nameLink, table } from "../parts/tables.js";
 
-/** Rows of a page, and names in a list. */
-const PAGE = 50;
+/** Names in a list. */
 const LISTED = 20;
 
 const OUTCOMES = new Map(Object.entries({
@@ -53,122 +52,103 @@ const LAWS = new Map(Object.entries({
 }));
 
 export const title = "Preemption";
+export const topic = "users";
 
 /** The last plan. A plan is made once, and again only if the reader requests it. */
 const known = { address: "", /** @type {{plan: Plan, at: number} | null} */ found: null };
 
-/** @param {import("../types.js").Route} route */
-export async function load(route) {
-  const { search } = route.query;
-  const [status, waiting] = await Promise.all([
-    get(path(route.partition, "preemption")),
-    get(path(route.partition, "waiting"), { search, offset: (pageOf(route) - 1) * PAGE, limit: PAGE }),
-  ]);
+export async function load() {
+  const [status, waiting] = await Promise.all([get(path("preemption")), get(path("waiting"), { search: route.query.search, ...pageOf() })]);
   return { status, waiting };
 }
 
-/**
- * @param {import("../types.js").Route} route
- * @param {{status: Status, waiting: import("./waiting.js").WaitingWork}} data
- */
-export function show(route, { status, waiting }) {
-  const requests = waiting.requests ?? [];
+/** @param {{status: Status, waiting: import("./waiting.js").WaitingWork}} data */
+export function show({ status, waiting: { requests = [], total } }) {
   return [
-    h("div", { class: "tools" }, addressField(route, "search", "Find a pending request"), h("span", { class: "quiet" }, counted(waiting.total, "request"))),
-    requests.length ? table("Pending requests", ["Request", ["User", "minor"], "Queue", "Requested"], requests.map((one) => requestRow(route, one)), "list wide") : emptyNote(route.query.search ? "No pending request matches." : "Nothing waits now, so nothing could be preempted."),
-    pages(route, waiting.total, PAGE),
-    status.terminating.length > 0 && [h("h3", null, `${counted(status.terminating.length, "allocation")} terminating`), allocations(route.partition, status.terminating)],
-    status.placed.length > 0 && [h("h3", null, "Requests for which a plan has reserved capacity"), allocations(route.partition, status.placed)],
-    status.timers.length > 0 && [h("h3", null, "Queues above a lowered maximum"), h("ul", { class: "plain" }, status.timers.map((one) => h("li", { key: one.queue_path }, queueLink(route.partition, one.queue_path), ` since ${momentText(one.since)}; reduced from ${momentText(one.due)} on`)))],
+    list([addressField("search", "Find a pending request"), h("span", { class: "quiet" }, counted(total, "request"))], { total, rows: () => requestTable(requests), none: "Nothing waits now, so nothing could be preempted.", noMatch: "No pending request matches." }),
+    status.terminating.length > 0 && [h("h3", null, `${counted(status.terminating.length, "allocation")} terminating`), allocations(status.terminating)],
+    status.placed.length > 0 && [h("h3", null, "Requests for which a plan has reserved capacity"), allocations(status.placed)],
+    status.timers.length > 0 && [h("h3", null, "Queues above a lowered maximum"), h("ul", { class: "plain" }, status.timers.map((one) => h("li", { key: one.queue_path }, queueLink(one.queue_path), ` since ${momentText(one.since)}; reduced from ${momentText(one.due)} on`)))],
   ];
 }
 
-/**
- * @param {import("../types.js").Route} route
- * @param {import("./waiting.js").Request} one
- */
-function requestRow(route, one) {
-  const isShown = route.name === one.allocation_id;
-  return h(
-    "tr",
-    { key: one.allocation_id, class: isShown ? "shown" : null },
-    h("th", { scope: "row" }, h("a", { href: link(route.partition, "preemption", one.allocation_id, route.query), class: "clip", title: one.allocation_id, "aria-current": isShown ? "true" : null }, one.allocation_id)),
-    cell("User", nameLink(route.partition, "users", one.user, CLIP), MINOR),
-    cell("Queue", queueLink(route.partition, one.queue_path), LONG),
-    cell("Requested", amountsText(one.usage), LONG),
+/** @param {import("./waiting.js").Request[]} found */
+function requestTable(found) {
+  return table(
+    "Pending requests",
+    found,
+    [
+      { name: "Request", show: (one) => detailLink(one.allocation_id) },
+      { name: "User", style: "minor", show: ({ user }) => nameLink("users", user, CLIP) },
+      { name: "Queue", style: "long", show: (one) => queueLink(one.queue_path) },
+      { name: "Requested", style: "long", show: ({ usage }) => amountsText(usage) },
+    ],
+    { style: "list wide", key: (one) => one.allocation_id },
   );
 }
 
-/**
- * @param {string} partition
- * @param {Owned[]} found
- */
-export function allocations(partition, found) {
-  const line = (/** @type {Owned} */ one) => h("li", { key: one.allocation_id }, clipped(one.allocation_id, "name-link"), " of ", nameLink(partition, "applications", one.application_id), `: ${amountsText(one.usage)}`, one.node && ` on ${one.node}`);
+/** @param {Owned[]} found */
+export function allocations(found) {
+  const line = (/** @type {Owned} */ one) => h("li", { key: one.allocation_id }, allocation(one), `: ${amountsText(one.usage)}`, one.node && ` on ${one.node}`);
   return [h("ul", { class: "plain" }, found.slice(0, LISTED).map(line)), found.length > LISTED && h("p", { class: "quiet" }, `and ${count(found.length - LISTED)} more`)];
 }
 
-/**
- * @param {import("../types.js").Route} route
- * @returns {Promise<{request: import("./waiting.js").Request, plan: Plan, at: number} | null>}
- */
-export async function loadDetail(route) {
-  const { name, partition } = route;
+/** @param {{allocation_id: string, application_id: string}} one */
+function allocation(one) {
+  return [clipped(one.allocation_id, "name-link"), " of ", nameLink("applications", one.application_id)];
+}
+
+/** @returns {Promise<{request: import("./waiting.js").Request, plan: Plan, at: number} | null>} */
+async function loadDetail() {
+  const { name } = route;
+  const address = path("preemption", name);
   /** @type {import("./waiting.js").WaitingWork | null} */
-  const waiting = await orNull(get(path(partition, "waiting"), { search: name, sort: "name", limit: 1000 }));
+  const waiting = await orNull(get(path("waiting"), { search: name, sort: "name", limit: 1000 }));
   const request = waiting?.requests?.find((one) => one.allocation_id === name);
   if (!request) return null;
-  const address = JSON.stringify([partition, name]);
   /** @type {{plan: Plan, at: number} | null} */
   let found = address === known.address ? known.found : null;
   if (!found) {
     const { application_id, usage, priority, requested_at } = request;
-    const plan = await post(path(partition, "plan_preemption"), { application_id, allocation_id: name, usage, priority, since: Math.floor(requested_at ?? 0) });
+    const plan = await post(path("plan_preemption"), { application_id, allocation_id: name, usage, priority, since: Math.floor(requested_at ?? 0) });
     found = { plan, at: Date.now() / 1000 };
     Object.assign(known, { address, found });
   }
   return { request, ...found };
 }
 
-/**
- * @param {import("../types.js").Route} route
- * @param {{request: import("./waiting.js").Request, plan: Plan, at: number} | null} data
- */
-export function showDetail(route, data) {
+/** @param {{request: import("./waiting.js").Request, plan: Plan, at: number} | null} data */
+function showDetail(data) {
   if (!data) return h("p", { class: "quiet" }, `There is no pending request ${route.name} now.`);
   const { request, plan, at } = data;
-  const { partition } = route;
   const victims = [...plan.victims, ...plan.by_model];
   const again = () => {
     known.found = null;
-    window.dispatchEvent(new Event("refresh"));
+    refresh();
   };
   return [
-    h("p", null, nameLink(partition, "applications", request.application_id), " in ", queueLink(partition, request.queue_path), ` requests ${amountsText(request.usage)}.`),
+    h("p", null, nameLink("applications", request.application_id), " in ", queueLink(request.queue_path), ` requests ${amountsText(request.usage)}.`),
     h("div", { class: "tools" }, h("span", { class: "quiet" }, `Planned ${momentText(at)}; nothing is evicted.`), h("button", { type: "button", on: { click: again } }, "Plan again")),
     h("p", null, h("strong", null, OUTCOMES.get(plan.outcome) ?? plan.outcome), plan.due !== null && ` It may preempt from ${momentText(plan.due)} on.`),
-    victims.length > 0 && h("ul", { class: "reasons" }, victims.map((one) => victim(partition, one))),
+    victims.length > 0 && h("ul", { class: "reasons" }, victims.map(victim)),
     victims.length > 0 && !plan.is_optimal && h("p", { class: "quiet" }, "The search was bounded: another set of victims may cost less."),
-    plan.decision && reasons(partition, plan.decision.violations),
-    plan.missing.length > 0 && [h("h3", null, "What is missing"), h("ul", { class: "reasons" }, plan.missing.map((one) => h("li", { key: `${one.queue_path} ${one.resource}` }, queueLink(partition, one.queue_path), `: ${withUnit(one.resource, one.amount)}`)))],
+    plan.decision && reasons(plan.decision.violations),
+    plan.missing.length > 0 && [h("h3", null, "What is missing"), h("ul", { class: "reasons" }, plan.missing.map((one) => h("li", { key: `${one.queue_path} ${one.resource}` }, queueLink(one.queue_path), `: ${withUnit(one.resource, one.amount)}`)))],
     others(plan.others),
   ];
 }
 
-/**
- * @param {string} partition
- * @param {Victim} one
- */
-function victim(partition, one) {
-  const use = (/** @type {string} */ verb, /** @type {Use} */ found) => h("div", { class: "quiet", key: `${verb} ${found.queue_path} ${found.resource}` }, queueLink(partition, found.queue_path), ` ${verb} ${amountText(found.resource, found.after)} of ${withUnit(found.resource, found.guaranteed)} guaranteed`);
+export const detail = { noun: "Request", load: loadDetail, show: showDetail };
+
+/** @param {Victim} one */
+function victim(one) {
+  const use = (/** @type {string} */ verb, /** @type {Use} */ found) => h("div", { class: "quiet", key: `${verb} ${found.queue_path} ${found.resource}` }, queueLink(found.queue_path), ` ${verb} ${amountText(found.resource, found.after)} of ${withUnit(found.resource, found.guaranteed)} guaranteed`);
   return h(
     "li",
     { key: one.allocation_id },
-    clipped(one.allocation_id, "name-link"),
-    " of ",
-    nameLink(partition, "applications", one.application_id),
+    allocation(one),
     " in ",
-    queueLink(partition, one.queue_path),
+    queueLink(one.queue_path),
     `: ${amountsText(one.usage)}`,
     one.priority !== 0 && `, priority ${one.priority}`,
     one.exceeds.map((found) => use("would keep", found)),
@@ -184,11 +164,7 @@ function victim(partition, one) {
 function others(found) {
   /** @type {Map<string, string[]>} */
   const byLaw = new Map();
-  for (const [name, law] of Object.entries(found)) {
-    const names = byLaw.get(law);
-    if (names) names.push(name);
-    else byLaw.set(law, [name]);
-  }
+  for (const [name, law] of Object.entries(found)) byLaw.set(law, [...(byLaw.get(law) ?? []), name]);
   if (!byLaw.size) return null;
   const line = (/** @type {string} */ law, /** @type {string[]} */ names) =>
     h("li", { key: law }, `${counted(names.length, "allocation")}: ${LAWS.get(law) ?? law}`, h("div", { class: "quiet" }, names.slice(0, LISTED).map((name, index) => [index > 0 && ", ", clipped(name, "name-link")]), names.length > LISTED && ` and ${count(names.length - LISTED)} more`));

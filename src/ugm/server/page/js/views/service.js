@@ -5,23 +5,20 @@
 import { get, orNull, path } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { count, counted, duration } from "../base/format.js";
-import { emptyNote, table } from "../parts/tables.js";
+import { emptyNote } from "../parts/lists.js";
+import { table } from "../parts/tables.js";
 
 /** Seconds after which the answer of the leader to a standby counts as late. */
 const LATE = 5;
 
 export const title = "Service";
 
-/** @param {import("../types.js").Route} route */
-export function load(route) {
-  return orNull(get(path(route.partition, "service")));
+export function load() {
+  return orNull(get(path("service")));
 }
 
-/**
- * @param {import("../types.js").Route} _route
- * @param {import("../types.js").ServiceStatus | null} status
- */
-export function show(_route, status) {
+/** @param {ServiceStatus | null} status */
+export function show(status) {
   if (!status) return emptyNote("This partition is not part of a service: it is in the process of this server.");
   return [
     status.outage && h("p", { class: "error", key: "outage" }, `The log accepts no changes: ${status.outage}`),
@@ -31,12 +28,12 @@ export function show(_route, status) {
   ];
 }
 
-/** @param {import("../types.js").ServiceStatus} status */
+/** @param {ServiceStatus} status */
 function isLate(status) {
   return !status.is_leading && status.age > LATE;
 }
 
-/** @param {import("../types.js").ServiceStatus} status */
+/** @param {ServiceStatus} status */
 function facts(status) {
   const { commits } = status;
   const own = status.is_leading ? "this process" : `this process, ${status.name}, stands by`;
@@ -62,20 +59,18 @@ function fact(name, value, note) {
   return h("div", null, h("dt", null, name), h("dd", { class: "figure" }, value), note && h("dd", { class: "quiet" }, note));
 }
 
-/** @param {import("../types.js").StandbyStatus[]} found */
+/** @param {StandbyStatus[]} found */
 function standbys(found) {
   if (!found.length) return emptyNote("No process stands by. If the leader fails, none takes over.");
-  return table("Processes that stand by", ["Standby", ["Address", "minor"], ["Changes behind", "number"], ["Age", "number"]], found.map(row), "standbys");
-}
-
-/** @param {import("../types.js").StandbyStatus} standby */
-function row(standby) {
-  return h(
-    "tr",
-    { key: `${standby.name} ${standby.address}` },
-    h("th", { scope: "row" }, standby.name),
-    h("td", { class: "minor" }, standby.address),
-    h("td", { class: "number" }, count(standby.lag)),
-    h("td", { class: `number${standby.seconds > LATE ? " late" : ""}` }, duration(standby.seconds)),
+  return table(
+    "Processes that stand by",
+    found,
+    [
+      { name: "Standby", width: "36%", show: ({ name }) => name },
+      { name: "Address", style: "minor", width: "36%", show: ({ address }) => address },
+      { name: "Changes behind", style: "number", show: ({ lag }) => count(lag) },
+      { name: "Age", style: "number", show: ({ seconds }) => duration(seconds), props: ({ seconds }) => ({ class: `number${seconds > LATE ? " late" : ""}` }) },
+    ],
+    { style: "standbys", key: ({ name, address }) => `${name} ${address}` },
   );
 }

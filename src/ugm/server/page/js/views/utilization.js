@@ -3,114 +3,64 @@
  */
 
 import { get, path } from "../base/api.js";
-import { bar, level } from "../parts/bars.js";
+import { bar, figures } from "../parts/bars.js";
 import { h } from "../base/dom.js";
+import { refresh } from "../base/events.js";
 import { Columns, recordShare } from "../parts/columns.js";
-import { amountsText, amountText, count, counted, percent, resourceName, withUnit } from "../base/format.js";
+import { amountsText, amountText, count, counted, resourceName, withUnit } from "../base/format.js";
 import { queueLink } from "../parts/limits.js";
-import { addressField, pageOf, pages } from "../parts/paging.js";
-import { link } from "../base/route.js";
-import { remembered } from "../base/settings.js";
-import { columnHead, orderField } from "../parts/sorting.js";
-import { announce } from "../base/announcements.js";
-import { emptyNote, table } from "../parts/tables.js";
+import { addressField, list, pageOf } from "../parts/lists.js";
+import { route } from "../base/route.js";
+import { Order } from "../parts/sorting.js";
+import { detailLink, table } from "../parts/tables.js";
 
-/** Rows of a page. */
-const PAGE = 50;
+/** @typedef {import("../parts/tables.js").Column<LimitUtilization>} Column */
 
 /**
  * Create the view of users or of groups.
  *
  * @param {"users" | "groups"} view
+ * @param {Detail} detail
  */
-export function utilizationView(view) {
+export function utilizationView(view, detail) {
   const noun = view.slice(0, -1);
   const columnChoice = new Columns(4, view);
-  const order = remembered(`${view} order`, "share");
-  /** The last search whose result was announced. */
-  let announced = "";
+  const order = new Order(view, "share", refresh);
 
-  /** @param {import("../types.js").Route} route */
-  async function load(route) {
+  async function load() {
     const { search = "", queue = "" } = route.query;
-    const [sort, resource] = order.get().split(" of ");
-    const data = await get(path(route.partition, "utilization", view), { search, queue, sort, resource, offset: (pageOf(route) - 1) * PAGE, limit: PAGE });
-    if (search !== announced && search) announce(`${counted(data.total, noun)} found`);
-    announced = search;
-    return data;
+    const [sort, resource] = order.sorted.split(" of ");
+    return get(path("utilization", view), { search, queue, sort, resource, ...pageOf() });
   }
 
-  /** @param {string} by */
-  function sort(by) {
-    order.set(by);
-    window.dispatchEvent(new Event("refresh"));
-  }
-
-  /**
-   * @param {import("../types.js").Route} route
-   * @param {{total: number, utilizations: import("../types.js").LimitUtilization[]}} data
-   */
-  function show(route, data) {
-    const { names: resources } = columnChoice.choose(shares(data.utilizations));
+  /** @param {{total: number, utilizations: LimitUtilization[]}} data */
+  function show({ total, utilizations }) {
+    const { names } = columnChoice.choose(shares(utilizations));
+    /** @type {Column[]} */
     const columns = [
-      { name: noun === "user" ? "User" : "Group", sort: "name" },
-      { name: "Nearest limit", sort: "share" },
-      ...resources.map((name) => ({ name: resourceName(name), sort: `usage of ${name}` })),
-      { name: "Running", sort: "applications" },
-      ...(noun === "user" ? [{ name: "Pending", sort: "pending" }] : []),
+      { name: detail.noun, sort: "name", show: ({ name }) => detailLink(name) },
+      { name: "Nearest limit", sort: "share", style: "bars", width: "27%", show: nearest },
+      ...names.map((name) => /** @type {Column} */ ({ name: resourceName(name), sort: `usage of ${name}`, style: "number", show: ({ usage }) => amountText(name, usage[name] ?? 0) })),
+      { name: "Running", sort: "applications", style: "number", show: (one) => count(one.running_applications) },
     ];
-    const rows = { columns, sorted: order.get(), owner: { sort } };
-    return [
-      h(
-        "div",
-        { class: "tools" },
-        addressField(route, "search", `Find a ${noun}`),
-        addressField(route, "queue", "Queue"),
-        orderField(rows),
-        columnChoice.field(),
-        h("span", { class: "quiet" }, `${counted(data.total, noun)}${route.query.search ? " found" : ""}${rows.sorted === "share" ? ", the closest to a limit first" : ""}`),
-      ),
-      data.utilizations.length ? list(route, data.utilizations, resources, rows) : emptyNote(route.query.search ? `No ${noun} matches.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
-      pages(route, data.total, PAGE),
-    ];
+    if (view === "users") columns.push({ name: "Pending", sort: "pending", style: "number", show: (one) => (one.pending_allocations ? count(one.pending_allocations) : "–"), props: ({ pending }) => ({ title: amountsText(pending) }) });
+    const note = `${counted(total, noun)}${route.query.search ? " found" : ""}${order.sorted === "share" ? ", the closest to a limit first" : ""}`;
+    return list([addressField("search", `Find a ${noun}`), addressField("queue", "Queue"), order.field(columns), columnChoice.field(), h("span", { class: "quiet" }, note)], {
+      total,
+      rows: () => table(view, utilizations, columns, { style: "list utilization stack", key: ({ name }) => name, order }),
+      none: view === "users" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now.",
+      noMatch: `No ${noun} matches.`,
+      text: counted(total, noun),
+    });
   }
 
-  /**
-   * @param {import("../types.js").Route} route
-   * @param {import("../types.js").LimitUtilization[]} found
-   * @param {string[]} resources
-   * @param {import("../parts/sorting.js").Sorted} rows
-   */
-  function list(route, found, resources, rows) {
-    const heads = rows.columns.map((column, index) => columnHead("th", { key: column.name, scope: "col", class: index < 2 ? null : "number" }, column, rows));
-    return table(view, heads, found.map((one) => line(route, one, resources)), "list utilization stack");
-  }
-
-  /**
-   * @param {import("../types.js").Route} route
-   * @param {import("../types.js").LimitUtilization} one
-   * @param {string[]} resources
-   */
-  function line(route, one, resources) {
-    const isShown = route.name === one.name;
-    return h(
-      "tr",
-      { key: one.name, class: isShown ? "shown" : null },
-      h("th", { scope: "row" }, h("a", { href: link(route.partition, view, one.name, route.query), class: "clip", title: one.name, "aria-current": isShown ? "true" : null }, one.name)),
-      h("td", { class: "bars" }, nearest(route.partition, one)),
-      resources.map((name) => h("td", { class: "number" }, amountText(name, one.usage[name] ?? 0))),
-      h("td", { class: "number" }, count(one.running_applications)),
-      noun === "user" && h("td", { class: "number", title: amountsText(one.pending) }, one.pending_allocations ? count(one.pending_allocations) : "–"),
-    );
-  }
-
-  return { title: noun === "user" ? "Users" : "Groups", load, show };
+  return { title: `${detail.noun}s`, topic: view, load, show, detail };
 }
 
 /**
  * Return the largest used share of every resource.
  *
- * @param {import("../types.js").LimitUtilization[]} utilizations
+ * @param {LimitUtilization[]} utilizations
  */
 function shares(utilizations) {
   /** @type {Map<string, number>} */
@@ -122,25 +72,10 @@ function shares(utilizations) {
   return found;
 }
 
-/**
- * @param {string} partition
- * @param {import("../types.js").LimitUtilization} one
- */
-function nearest(partition, one) {
-  const { limit, resource, share } = one;
-  if (!limit) return h("span", { class: "quiet" }, "no limit");
-  if (!share) return h("span", { class: "quiet" }, "no limit is used");
-  const used = resource === null ? limit.running_applications : limit.usage[resource] ?? 0;
-  const most = resource === null ? limit.max_applications : limit.max_resources?.[resource] ?? 0;
+/** @param {LimitUtilization} one */
+function nearest({ limit, resource, share }) {
+  if (!limit || !share) return h("span", { class: "quiet" }, limit ? "no limit is used" : "no limit");
+  const [used, most] = resource === null ? [limit.running_applications, limit.max_applications] : [limit.usage[resource], limit.max_resources?.[resource]];
   const name = resource ?? "applications";
-  return [
-    h(
-      "div",
-      { class: "figures" },
-      h("span", { class: "amount" }, amountText(name, used)),
-      h("span", { class: "of" }, ` of ${withUnit(name, most)} in `, queueLink(partition, limit.queue_path)),
-      h("span", { class: `share ${level(share)}` }, percent(share)),
-    ),
-    bar(share),
-  ];
+  return [figures(amountText(name, used ?? 0), [` of ${withUnit(name, most ?? 0)} in `, queueLink(limit.queue_path)], share), bar(share)];
 }
