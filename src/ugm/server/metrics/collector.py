@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import nlargest
 from itertools import accumulate, product
 from threading import Lock
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ugm.arguments import require_count
@@ -28,19 +29,18 @@ from ugm.identity import ancestors
 from ugm.partition import (
     AbstractPartition,
     AllocationState,
-    LimitUtilization,
+    OwnerLimits,
     PartitionSnapshot,
     PreemptionStatus,
     ThresholdWatch,
+    UsageSum,
 )
 from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource, as_float
 from ugm.server.history import History
-from ugm.server.metrics.models import ModelMetrics
+from ugm.server.metrics.models import add_models
 from ugm.server.metrics.samples import MetricSamples
-from ugm.server.metrics.table import MetricKind
 from ugm.server.metrics.timing import DecisionTimes
-from ugm.tracking import EffectiveLimit
 
 if TYPE_CHECKING:
     # At run time it needs the extra of services.
@@ -123,50 +123,42 @@ class PartitionCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics with their current values."""
-        yield from _families(self.samples())
-
-    def samples(self) -> MetricSamples:
-        """Return the current values of all metrics."""
         samples = MetricSamples()
         for name, partition in self._partitions.items():
-            self._add_partition(samples, name, partition)
+            self._add_partition(samples.of(partition=name), name, partition)
         for name, history in self._history.items():
-            _add_events(samples, name, history)
+            _add_events(samples.of(partition=name), history)
         for name, times in self._times.items():
-            samples.add_histogram("ugm_decision_seconds", *times.read(), partition=name)
+            samples.of(partition=name).add_histogram("ugm_decision_seconds", *times.read())
         for name, watch in self._thresholds.items():
-            _add_thresholds(samples, name, watch)
+            _add_thresholds(samples.of(partition=name), watch)
         for name, status in self._services.items():
-            _add_service(samples, name, status())
-        return samples
+            _add_service(samples.of(partition=name), status())
+        yield from samples.families()
 
     def _add_partition(self, samples: MetricSamples, name: str, partition: AbstractPartition) -> None:
         snapshot = partition.snapshot()
         oldest = self._oldest(name, partition)
-        users = self._leading(name, "user", snapshot.user_names, lambda name: snapshot.limits_of_user(name).share)
-        groups = self._leading(name, "group", snapshot.group_names, lambda name: snapshot.limits_of_group(name).share)
         queues = self._shown_queues(snapshot)
         resources = self._shown_resources(name, snapshot, queues)
-        _add_totals(samples, name, snapshot)
+        _add_totals(samples, snapshot)
         for state in queues:
-            _add_queue(samples, name, state, snapshot, resources)
-            if ("queue", state.queue_path) in oldest:
-                age = self._clock() - oldest["queue", state.queue_path]
-                samples.add("ugm_queue_oldest_pending_seconds", age, partition=name, queue=state.queue_path)
-        for user in users:
-            utilization = snapshot.limits_of_user(user).utilization
-            _add_owner(samples, name, "user", utilization, snapshot.limits_of_user(user).effective, resources)
-            pending = snapshot.pending.users.get(user)
-            count = pending.item_count if pending else 0
-            samples.add("ugm_user_pending_allocations", count, partition=name, user=user)
-            if ("user", user) in oldest:
-                age = self._clock() - oldest["user", user]
-                samples.add("ugm_user_oldest_pending_seconds", age, partition=name, user=user)
-        for group in groups:
-            utilization = snapshot.limits_of_group(group).utilization
-            _add_owner(samples, name, "group", utilization, snapshot.limits_of_group(group).effective, resources)
-        _add_preemption(samples, name, partition.preemption_status())
-        ModelMetrics(samples, name, self._select, self._most_nodes).add(partition.model_reports(), users)
+            _add_queue(samples.of(queue=state.queue_path), state, snapshot, resources)
+        shown: dict[str, Sequence[str]] = {"queue": [state.queue_path for state in queues]}
+        for kind, names, limits_of in (
+            ("user", snapshot.user_names, snapshot.limits_of_user),
+            ("group", snapshot.group_names, snapshot.limits_of_group),
+        ):
+            shown[kind] = self._select(name, self._most, (kind,), {one: limits_of(one).share for one in names})
+            for one in shown[kind]:
+                _add_owner(samples.of(**{kind: one}), kind, limits_of(one), resources)
+        for user in shown["user"]:
+            samples.add("ugm_user_pending_allocations", _count(snapshot.pending.users.get(user)), user=user)
+        for (kind, one), at in oldest.items():
+            if one in shown[kind]:
+                samples.add(f"ugm_{kind}_oldest_pending_seconds", self._clock() - at, **{kind: one})
+        _add_preemption(samples, partition.preemption_status())
+        add_models(samples, partial(self._select, name, self._most_nodes), partition.model_reports(), shown["user"])
 
     def _oldest(self, name: str, partition: AbstractPartition) -> dict[tuple[str, str], float]:
         """Return the time of the oldest pending request of every queue and user that has one, by kind and name."""
@@ -193,131 +185,110 @@ class PartitionCollector(Collector):
             *((one.max_resources or {}).keys() | (one.guaranteed or {}).keys() for one in queues),
         )
         found = {**dict.fromkeys(snapshot.usage(), 0.0), **dict.fromkeys(known, 1.0)}
-        return frozenset(self._select((name, "resource"), self._most_resources, found))
+        return frozenset(self._select(name, self._most_resources, ("resource",), found))
 
-    def _leading(self, partition: str, kind: str, names: Iterable[str], share: Callable[[str], float]) -> list[str]:
-        """Return the users or groups that have series of their own."""
-        return self._select((partition, kind), self._most, {name: share(name) for name in names})
-
-    def _select(self, key: tuple[str, ...], most: int, shares: Mapping[str, float]) -> list[str]:
+    def _select(self, partition: str, most: int, key: tuple[str, ...], shares: Mapping[str, float]) -> list[str]:
         """Return the names with the largest shares, and a preference for those of the last scrape.
 
         Otherwise two names with nearly equal shares would alternate, and each gap in a series would look like its end.
         """
         with self._lock:
-            before = self._selections.get(key, frozenset())
+            before = self._selections.get((partition, *key), frozenset())
             found = nlargest(most, shares, key=lambda name: (shares[name] + _MARGIN * (name in before), name))
-            self._selections[key] = frozenset(found)
+            self._selections[partition, *key] = frozenset(found)
         return sorted(found)
 
 
-def _add_totals(samples: MetricSamples, partition: str, snapshot: PartitionSnapshot) -> None:
-    pending = snapshot.pending.queues.get("root")
-    for name, count in (
-        ("users", len(snapshot.user_names)),
-        ("groups", len(snapshot.group_names)),
-        ("queues", len(snapshot.queue_paths)),
-        ("applications", snapshot.application_count),
-        ("allocations", snapshot.allocation_count),
-        ("pending_allocations", pending.item_count if pending else 0),
-    ):
-        samples.add(f"ugm_{name}", count, partition=partition)
-    samples.add_amounts("ugm_node_capacity", snapshot.cluster, partition=partition)
+def _add_totals(samples: MetricSamples, snapshot: PartitionSnapshot) -> None:
+    samples.add("ugm_users", len(snapshot.user_names))
+    samples.add("ugm_groups", len(snapshot.group_names))
+    samples.add("ugm_queues", len(snapshot.queue_paths))
+    samples.add("ugm_applications", snapshot.application_count)
+    samples.add("ugm_allocations", snapshot.allocation_count)
+    samples.add("ugm_pending_allocations", _count(snapshot.pending.queues.get("root")))
+    samples.add_amounts("ugm_node_capacity", snapshot.cluster)
+
+
+def _count(pending: UsageSum | None) -> int:
+    return pending.item_count if pending else 0
 
 
 def _add_queue(
-    samples: MetricSamples, partition: str, state: QueueState, snapshot: PartitionSnapshot, resources: Container[str]
+    samples: MetricSamples, state: QueueState, snapshot: PartitionSnapshot, resources: Container[str]
 ) -> None:
-    labels = {"partition": partition, "queue": state.queue_path}
     pending = snapshot.pending.queues.get(state.queue_path)
     # Resources without usage get the value 0, so that the quotient with a limit or guarantee is 0 and not missing.
     limited = _with_zeros(state.guaranteed or Resource(), state.max_resources)
     waiting = pending.amounts if pending else Resource()
-    samples.add_amounts("ugm_queue_usage", _only(resources, _with_zeros(state.usage, limited)), **labels)
-    samples.add_amounts("ugm_queue_pending", _only(resources, _with_zeros(waiting, limited)), **labels)
-    samples.add_amounts("ugm_queue_limit", state.max_resources, **labels)
-    samples.add_amounts("ugm_queue_guaranteed", state.guaranteed, **labels)
-    samples.add("ugm_queue_running_applications", state.running_applications, **labels)
-    samples.add("ugm_queue_pending_allocations", pending.item_count if pending else 0, **labels)
+    samples.add_amounts("ugm_queue_usage", _only(resources, _with_zeros(state.usage, limited)))
+    samples.add_amounts("ugm_queue_pending", _only(resources, _with_zeros(waiting, limited)))
+    samples.add_amounts("ugm_queue_limit", state.max_resources)
+    samples.add_amounts("ugm_queue_guaranteed", state.guaranteed)
+    samples.add("ugm_queue_running_applications", state.running_applications)
+    samples.add("ugm_queue_pending_allocations", _count(pending))
     if state.max_applications:
-        samples.add("ugm_queue_limit_applications", state.max_applications, **labels)
+        samples.add("ugm_queue_limit_applications", state.max_applications)
 
 
-def _add_owner(
-    samples: MetricSamples,
-    partition: str,
-    kind: str,
-    utilization: LimitUtilization,
-    limits: Iterable[EffectiveLimit],
-    resources: Container[str],
-) -> None:
+def _add_owner(samples: MetricSamples, kind: str, limits: OwnerLimits, resources: Container[str]) -> None:
     """Add the samples of one user or group."""
-    name, labels = f"ugm_{kind}", {"partition": partition, kind: utilization.name}
-    usage = _only(resources, _with_zeros(utilization.usage, Resource(vcore=0, memory=0)))
-    samples.add_amounts(f"{name}_usage", usage, **labels)
-    samples.add(f"{name}_running_applications", utilization.running_applications, **labels)
-    samples.add(f"{name}_limit_share", as_float(utilization.share), **labels)
-    for limit in sorted(limits, key=lambda limit: (limit.queue_path.count("."), limit.queue_path))[:_MOST_LIMITS]:
-        _add_limit(samples, f"{name}_limit", limit, {**labels, "queue": limit.queue_path})
+    name, utilization = f"ugm_{kind}", limits.utilization
+    samples.add_amounts(f"{name}_usage", _only(resources, _with_zeros(utilization.usage, Resource(vcore=0, memory=0))))
+    samples.add(f"{name}_running_applications", utilization.running_applications)
+    samples.add(f"{name}_limit_share", as_float(utilization.share))
+    for limit in sorted(limits.effective, key=lambda one: (one.queue_path.count("."), one.queue_path))[:_MOST_LIMITS]:
+        found = samples.of(queue=limit.queue_path)
+        found.add_amounts(f"{name}_limit", limit.max_resources)
+        found.add_amounts(f"{name}_limit_usage", _with_zeros(limit.usage, limit.max_resources))
+        if limit.max_applications:
+            found.add(f"{name}_limit_applications", limit.max_applications)
+            found.add(f"{name}_limit_running_applications", limit.running_applications)
 
 
-def _add_limit(samples: MetricSamples, name: str, limit: EffectiveLimit, labels: Mapping[str, str]) -> None:
-    samples.add_amounts(name, limit.max_resources, **labels)
-    samples.add_amounts(f"{name}_usage", _with_zeros(limit.usage, limit.max_resources), **labels)
-    if limit.max_applications:
-        samples.add(f"{name}_applications", limit.max_applications, **labels)
-        samples.add(f"{name}_running_applications", limit.running_applications, **labels)
-
-
-def _add_events(samples: MetricSamples, partition: str, history: History) -> None:
+def _add_events(samples: MetricSamples, history: History) -> None:
     for (kind, queue, resource), count in history.denials().items():
-        samples.add("ugm_denials", count, partition=partition, kind=kind, queue=queue, resource=resource)
+        samples.add("ugm_denials", count, kind=kind, queue=queue, resource=resource)
     for event, count in history.counts().items():
-        samples.add("ugm_events", count, partition=partition, event=event)
+        samples.add("ugm_events", count, event=event)
 
 
-def _add_preemption(samples: MetricSamples, partition: str, status: PreemptionStatus) -> None:
+def _add_preemption(samples: MetricSamples, status: PreemptionStatus) -> None:
     """Add the samples of preemption; an outcome has one once a plan has had it."""
-    samples.add("ugm_terminating_allocations", len(status.terminating), partition=partition)
-    samples.add("ugm_placed_requests", len(status.placed), partition=partition)
-    samples.add("ugm_reduction_timers", len(status.timers), partition=partition)
+    samples.add("ugm_terminating_allocations", len(status.terminating))
+    samples.add("ugm_placed_requests", len(status.placed))
+    samples.add("ugm_reduction_timers", len(status.timers))
     for outcome, count in status.plans.items():
-        samples.add("ugm_preemption_plans", count, partition=partition, outcome=outcome)
+        samples.add("ugm_preemption_plans", count, outcome=outcome)
 
 
-def _add_service(samples: MetricSamples, partition: str, status: ServiceStatus) -> None:
+def _add_service(samples: MetricSamples, status: ServiceStatus) -> None:
     """Add the samples of a service; most of them only for its leader, so that they can be summed over all processes."""
     from ugm.service.status import BUCKET_BOUNDS  # noqa: PLC0415 - needs the extra of services, which a status implies
 
-    samples.add("ugm_service_leading", status.is_leading, partition=partition)
-    samples.add("ugm_service_term", status.term, partition=partition)
+    samples.add("ugm_service_leading", status.is_leading)
+    samples.add("ugm_service_term", status.term)
     if not status.is_leading:
         return
-    silent = status.sessions - status.connected
-    for state, count in (("connected", status.connected), ("silent", silent)):
-        samples.add("ugm_service_sessions", count, partition=partition, state=state)
-    for name, value in (
-        ("waiting_operations", status.waiting),
-        ("log_available", not status.outage),
-        ("change", status.change),
-        ("standbys", len(status.standbys)),
-    ):
-        samples.add(f"ugm_service_{name}", value, partition=partition)
+    samples.add("ugm_service_sessions", status.connected, state="connected")
+    samples.add("ugm_service_sessions", status.sessions - status.connected, state="silent")
+    samples.add("ugm_service_waiting_operations", status.waiting)
+    samples.add("ugm_service_log_available", not status.outage)
+    samples.add("ugm_service_change", status.change)
+    samples.add("ugm_service_standbys", len(status.standbys))
     for standby in status.standbys:
-        labels = {"partition": partition, "standby": standby.name, "address": standby.address}
-        samples.add("ugm_service_standby_lag_changes", standby.lag, **labels)
-        samples.add("ugm_service_standby_age_seconds", standby.seconds, **labels)
+        found = samples.of(standby=standby.name, address=standby.address)
+        found.add("ugm_service_standby_lag_changes", standby.lag)
+        found.add("ugm_service_standby_age_seconds", standby.seconds)
     for name, times in (("operation", status.operations), ("commit", status.commits)):
         buckets = list(zip((*BUCKET_BOUNDS, float("inf")), accumulate(times.buckets), strict=True))
-        samples.add_histogram(f"ugm_service_{name}_seconds", buckets, times.seconds, partition=partition)
+        samples.add_histogram(f"ugm_service_{name}_seconds", buckets, times.seconds)
 
 
-def _add_thresholds(samples: MetricSamples, partition: str, watch: ThresholdWatch) -> None:
+def _add_thresholds(samples: MetricSamples, watch: ThresholdWatch) -> None:
     counts = Counter((one.kind, one.threshold) for one in watch.crossed)
     # Zeros are samples too, so that alerts end.
     for kind, share in product(_THRESHOLD_KINDS, watch.shares):
-        labels = {"partition": partition, "kind": kind, "threshold": str(share)}
-        samples.add("ugm_threshold_crossed_limits", counts[kind, share], **labels)
+        samples.add("ugm_threshold_crossed_limits", counts[kind, share], kind=kind, threshold=str(share))
 
 
 def _with_zeros(amounts: Resource, others: Resource | None) -> Resource:
@@ -327,22 +298,6 @@ def _with_zeros(amounts: Resource, others: Resource | None) -> Resource:
 
 def _only(resources: Container[str], amounts: Resource) -> dict[str, int]:
     return {name: amount for name, amount in amounts.items() if name in resources}
-
-
-def _families(samples: MetricSamples) -> Iterator[Metric]:
-    """Yield the samples in the form of prometheus_client."""
-    for metric, values in samples.values():
-        kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
-        family = kind(metric.name, metric.sentence, labels=metric.labels)
-        for labels, value in values:
-            family.add_metric(labels, value)
-        yield family
-    for metric, histograms in samples.histograms():
-        histogram = HistogramMetricFamily(metric.name, metric.sentence, labels=metric.labels)
-        for labels, buckets, total in histograms:
-            ends = [("+Inf" if end == float("inf") else str(end), count) for end, count in buckets]
-            histogram.add_metric(labels, ends, total)
-        yield histogram
 
 
 def exposition(collector: Collector) -> Callable[[], tuple[bytes, str]]:

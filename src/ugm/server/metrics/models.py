@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from math import inf
-from typing import Final, final
+from typing import Final, TypeAlias
 
 from ugm._json_values import JsonMapping
 from ugm.budgets import AccountState
@@ -16,8 +16,10 @@ from ugm.server.views.budgets import accounts_of
 from ugm.server.views.model_trees import MEASURES, ModelTree, trees_of
 from ugm.server.views.shares import shares_of
 
-__all__ = ["ModelMetrics"]
+__all__ = ["add_models"]
 
+#: Returns the names that have series of their own, for a kind of names and the share of each.
+_Select: TypeAlias = Callable[[tuple[str, ...], Mapping[str, float]], list[str]]
 #: The prefix of the metrics, and the label of a node, by kind of tree.
 _NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "elastic": ("ugm_elastic_group", "group"),
@@ -27,100 +29,64 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = {
 _SEPARATOR: Final = "\0"
 
 
-@final
-class ModelMetrics:
-    """Adds the samples of the quota models of one partition.
+def add_models(samples: MetricSamples, select: _Select, reports: tuple[ModelReport, ...], users: Iterable[str]) -> None:
+    """Add the samples of the quota models of one partition.
 
     Args:
-        samples: receives the samples.
-        partition: the name of the partition.
-        select: returns the names that have series of their own; see `ugm.server.metrics.collector`.
-        most: the number of nodes of each tree, and of accounts, that do.
+        samples: receives the samples, with the label of the partition.
+        select: returns the nodes and accounts that have series of their own.
+        reports: the states of the quota models.
+        users: the users that have series of their own.
     """
+    if reports:
+        samples.add("ugm_suspended_models", sum(report.is_suspended for report in reports))
+    for tree in trees_of(reports):
+        shares = tree.shares()
+        _add_tree(samples, tree, [node for node in select(("tree", tree.name), shares) if node in shares])
+    accounts = {_SEPARATOR.join((one.budget, one.scope, one.owner, one.resource)): one for one in accounts_of(reports)}
+    if accounts:
+        shares = {key: as_float(account.share) for key, account in accounts.items()}
+        for key in select(("budget",), shares):
+            if key in accounts:
+                _add_account(samples, accounts[key])
+    report = shares_of(reports)
+    if report is not None:
+        for one in report.state["users"]:
+            if one["user"] in users:
+                _add_user(samples, one)
 
-    __slots__ = ("_most", "_partition", "_samples", "_select")
 
-    def __init__(
-        self,
-        samples: MetricSamples,
-        partition: str,
-        select: Callable[[tuple[str, ...], int, Mapping[str, float]], list[str]],
-        most: int,
-    ) -> None:
-        self._samples: Final = samples
-        self._partition: Final = partition
-        self._select: Final = select
-        self._most: Final = most
+def _add_tree(samples: MetricSamples, tree: ModelTree, names: Iterable[str]) -> None:
+    """Add some nodes of a tree.
 
-    def add(self, reports: tuple[ModelReport, ...], users: Iterable[str]) -> None:
-        """Add the samples.
+    Clients choose the names of resources that they request, so only resources that a node limits have samples.
+    """
+    prefix, label = _NAMES[tree.kind]
+    for node in map(tree.nodes.__getitem__, names):
+        found = samples.of(tree=tree.name, **{label: node.name})
+        for measure in MEASURES[tree.kind]:
+            amounts = node.amounts[measure]
+            # A missing maximum is not 0.
+            has_zeros = measure != "max"
+            known = {name: amounts.get(name, 0) for name in tree.limited(node) if has_zeros or name in amounts}
+            found.add_amounts(f"{prefix}_{'usage' if measure == 'used' else measure}", known)
+        if tree.kind == "quota":
+            found.add(f"{prefix}_borrowers", tree.held_for_others.get(node.name, 0))
 
-        Args:
-            reports: the states of the quota models.
-            users: the users that have series of their own.
-        """
-        if reports:
-            suspended = sum(report.is_suspended for report in reports)
-            self._samples.add("ugm_suspended_models", suspended, partition=self._partition)
-        for tree in trees_of(reports):
-            shares = tree.shares()
-            nodes = self._select((self._partition, "tree", tree.name), self._most, shares)
-            self._add_tree(tree, [node for node in nodes if node in shares])
-        self._add_accounts(accounts_of(reports))
-        report = shares_of(reports)
-        if report is not None:
-            self._add_users(report.state["users"], frozenset(users))
 
-    def _add_tree(self, tree: ModelTree, names: Iterable[str]) -> None:
-        """Add some nodes of a tree.
+def _add_account(samples: MetricSamples, account: AccountState) -> None:
+    found = samples.of(budget=account.budget, owner=account.owner, scope=account.scope, resource=account.resource)
+    unit = 1000 if account.resource == VCORE else 1
+    for name in ("limit", "settled", "committed", "remaining"):
+        found.add(f"ugm_budget_{name}_unit_seconds", as_float(Fraction(getattr(account, name)) / unit))
 
-        Clients choose the names of resources that they request, so only resources that a node limits have samples.
-        """
-        prefix, label = _NAMES[tree.kind]
-        for node in map(tree.nodes.__getitem__, names):
-            labels = {"partition": self._partition, "tree": tree.name, label: node.name}
-            for measure in MEASURES[tree.kind]:
-                amounts = node.amounts[measure]
-                # A missing maximum is not 0.
-                has_zeros = measure != "max"
-                known = {name: amounts.get(name, 0) for name in tree.limited(node) if has_zeros or name in amounts}
-                metric = "usage" if measure == "used" else measure
-                self._samples.add_amounts(f"{prefix}_{metric}", known, **labels)
-            if tree.kind == "quota":
-                self._samples.add(f"{prefix}_borrowers", tree.held_for_others.get(node.name, 0), **labels)
 
-    def _add_accounts(self, accounts: Iterable[AccountState]) -> None:
-        by_key = {_SEPARATOR.join((one.budget, one.scope, one.owner, one.resource)): one for one in accounts}
-        shares = {key: as_float(account.share) for key, account in by_key.items()}
-        if not shares:
-            return
-        for key in self._select((self._partition, "budget"), self._most, shares):
-            if key in by_key:
-                self._add_account(by_key[key])
-
-    def _add_account(self, account: AccountState) -> None:
-        labels = {
-            "partition": self._partition,
-            "budget": account.budget,
-            "owner": account.owner,
-            "scope": account.scope,
-            "resource": account.resource,
-        }
-        unit = 1000 if account.resource == VCORE else 1
-        for name in ("limit", "settled", "committed", "remaining"):
-            amount = as_float(Fraction(getattr(account, name)) / unit)
-            self._samples.add(f"ugm_budget_{name}_unit_seconds", amount, **labels)
-
-    def _add_users(self, ranked: Iterable[JsonMapping], users: frozenset[str]) -> None:
-        for one in ranked:
-            if one["user"] not in users:
-                continue
-            labels = {"partition": self._partition, "user": one["user"], "account": one["path"].rpartition("/")[0]}
-            self._samples.add("ugm_fair_share_position", one["place"], **labels)
-            self._samples.add("ugm_fair_share_usage_share", _number(one["used"]), **labels)
-            self._samples.add("ugm_fair_share_level", _number(one["level"]), **labels)
-            if one["share"] is not None:
-                self._samples.add("ugm_fair_share_entitled_share", _number(one["share"]), **labels)
+def _add_user(samples: MetricSamples, user: JsonMapping) -> None:
+    found = samples.of(user=user["user"], account=user["path"].rpartition("/")[0])
+    found.add("ugm_fair_share_position", user["place"])
+    for name, field in (("usage_share", "used"), ("level", "level"), ("entitled_share", "share")):
+        if user[field] is not None:
+            found.add(f"ugm_fair_share_{name}", _number(user[field]))
 
 
 def _number(text: str) -> float:

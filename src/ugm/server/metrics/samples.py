@@ -2,50 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, final
 
-from ugm.server.metrics.table import METRICS, MetricDescription, MetricKind, amount_unit, descriptions
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-__all__ = ["HistogramSample", "MetricSamples", "Sample", "label_text"]
+from ugm.server.metrics.table import MetricKind, amount_unit, descriptions
 
+__all__ = ["MetricSamples"]
 
-class Sample(NamedTuple):
-    """The value of a gauge or counter."""
-
-    labels: tuple[str, ...]
-    value: float
-
-
-class HistogramSample(NamedTuple):
-    """The durations of one histogram."""
-
-    labels: tuple[str, ...]
-    #: Pairs (upper bound in seconds, number of durations up to it), ascending; the last bound is infinite.
-    buckets: Sequence[tuple[float, int]]
-    #: The sum of all durations, in seconds.
-    total: float
+_FAMILIES: Final[Mapping[MetricKind, Any]] = {
+    MetricKind.GAUGE: GaugeMetricFamily,
+    MetricKind.COUNTER: CounterMetricFamily,
+    MetricKind.HISTOGRAM: HistogramMetricFamily,
+}
 
 
 @final
 class MetricSamples:
-    """The samples of one scrape.
+    """The samples of one scrape, and some labels that those which are added have.
 
     >>> samples = MetricSamples()
-    >>> samples.add("ugm_users", 3, partition="default")
-    >>> samples.add_amounts("ugm_node_capacity", {"vcore": 4000, "memory": 8}, partition="default")
-    >>> [(metric.name, found) for metric, found in samples.values()]  # doctest: +NORMALIZE_WHITESPACE
-    [('ugm_users', [Sample(labels=('default',), value=3)]),
-     ('ugm_node_capacity_cores', [Sample(labels=('default',), value=4.0)]),
-     ('ugm_node_capacity_bytes', [Sample(labels=('default', 'memory'), value=8.0)])]
+    >>> samples.of(partition="default").add("ugm_users", 3)
+    >>> samples.of(partition="default").add_amounts("ugm_node_capacity", {"vcore": 4000, "memory": 8})
+    >>> [(found.name, found.labels, found.value) for family in samples.families() for found in family.samples]
+    ... # doctest: +NORMALIZE_WHITESPACE
+    [('ugm_users', {'partition': 'default'}, 3),
+     ('ugm_node_capacity_cores', {'partition': 'default'}, 4.0),
+     ('ugm_node_capacity_bytes', {'partition': 'default', 'resource': 'memory'}, 8.0)]
     """
 
-    __slots__ = ("_descriptions", "_histograms", "_values")
+    __slots__ = ("_families", "_labels")
 
-    def __init__(self) -> None:
-        self._descriptions: Final = descriptions()
-        self._values: Final[dict[str, list[Sample]]] = {}
-        self._histograms: Final[dict[str, list[HistogramSample]]] = {}
+    def __init__(self, families: dict[str, Any] | None = None, labels: Mapping[str, str] | None = None) -> None:
+        self._families: Final = {} if families is None else families
+        self._labels: Final = labels or {}
+
+    def of(self, **labels: str) -> MetricSamples:
+        """Return the same samples with further labels for those which are added."""
+        return MetricSamples(self._families, {**self._labels, **labels})
 
     def add(self, name: str, value: float, /, **labels: str) -> None:
         """Add the value of a gauge or counter.
@@ -53,40 +48,32 @@ class MetricSamples:
         Args:
             name: the name of the metric, with its unit if it has one.
             value: the value.
-            labels: all labels of the metric.
+            labels: the other labels of the metric.
         """
-        self._values.setdefault(name, []).append(Sample(self._labels(name, labels), value))
+        self._add(name, labels, value)
 
-    def add_amounts(self, name: str, amounts: Mapping[str, int] | None, /, **labels: str) -> None:
+    def add_amounts(self, name: str, amounts: Mapping[str, int] | None) -> None:
         """Add a value for each resource to the metric of its unit."""
         for resource, amount in (amounts or {}).items():
             suffix, value, more = amount_unit(resource, amount)
-            self.add(f"{name}{suffix}", value, **labels, **more)
+            self._add(f"{name}{suffix}", more, value)
 
-    def add_histogram(self, name: str, buckets: Sequence[tuple[float, int]], total: float, /, **labels: str) -> None:
-        """Add the durations of a histogram."""
-        self._histograms.setdefault(name, []).append(HistogramSample(self._labels(name, labels), buckets, total))
+    def add_histogram(self, name: str, buckets: Sequence[tuple[float, int]], total: float) -> None:
+        """Add durations: pairs (upper bound in seconds, number of durations up to it), and their sum in seconds."""
+        ends = [("+Inf" if end == float("inf") else str(end), count) for end, count in buckets]
+        self._add(name, {}, ends, total)
 
-    def _labels(self, name: str, labels: Mapping[str, str]) -> tuple[str, ...]:
-        return tuple(label_text(labels[label]) for label in self._descriptions[name].labels)
+    def _add(self, name: str, labels: Mapping[str, str], *values: object) -> None:
+        metric, found = descriptions()[name], {**self._labels, **labels}
+        if name not in self._families:
+            self._families[name] = _FAMILIES[metric.kind](metric.name, metric.sentence, labels=metric.labels)
+        self._families[name].add_metric([_text(found[label]) for label in metric.labels], *values)
 
-    def values(self) -> Iterator[tuple[MetricDescription, list[Sample]]]:
-        """Yield the gauges and counters that have samples, in the order of the table."""
-        for metric in _variants():
-            if metric.kind is not MetricKind.HISTOGRAM and metric.name in self._values:
-                yield metric, self._values[metric.name]
-
-    def histograms(self) -> Iterator[tuple[MetricDescription, list[HistogramSample]]]:
-        """Yield the histograms that have samples, in the order of the table."""
-        for metric in _variants():
-            if metric.name in self._histograms:
-                yield metric, self._histograms[metric.name]
+    def families(self) -> Iterator[Metric]:
+        """Yield the metrics that have samples, in the order of the table."""
+        return (self._families[name] for name in descriptions() if name in self._families)
 
 
-def _variants() -> Iterable[MetricDescription]:
-    return (variant for metric in METRICS for variant in metric.variants())
-
-
-def label_text(name: str) -> str:
+def _text(name: str) -> str:
     """Return a name with escapes for text that is not valid UTF-8, which would make the whole scrape fail."""
     return name.encode(errors="backslashreplace").decode()

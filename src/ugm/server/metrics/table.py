@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 from fractions import Fraction
+from functools import cache
 from typing import Final, NamedTuple
 
 from ugm.resources import VCORE, as_float
 
-__all__ = ["METRICS", "MetricDescription", "MetricKind", "amount_unit", "descriptions", "is_in_bytes"]
+__all__ = ["METRICS", "MetricDescription", "MetricKind", "amount_unit", "descriptions"]
 
 #: The unit of ``vcore`` in a core.
 _MILLI: Final = 1000
@@ -75,16 +76,8 @@ def amount_unit(resource: str, amount: int) -> tuple[str, float, dict[str, str]]
     """
     if resource == VCORE:
         return "_cores", as_float(Fraction(amount, _MILLI)), {}
-    return ("_bytes" if is_in_bytes(resource) else "_units"), as_float(amount), {"resource": resource}
-
-
-def is_in_bytes(resource: str) -> bool:
-    """Return whether the amounts of a resource are bytes, which its name says.
-
-    >>> is_in_bytes("ephemeral-storage"), is_in_bytes("nvidia.com/gpu")
-    (True, False)
-    """
-    return _BYTES.search(resource) is not None
+    # The name of a resource says whether its amounts are bytes.
+    return ("_bytes" if _BYTES.search(resource) else "_units"), as_float(amount), {"resource": resource}
 
 
 def _numbers() -> Iterator[MetricDescription]:
@@ -244,6 +237,7 @@ METRICS: Final[tuple[MetricDescription, ...]] = (
 )
 
 
+@cache
 def descriptions() -> dict[str, MetricDescription]:
     """Return the description of every metric by its name, with one for each unit of amounts."""
     return {variant.name: variant for metric in METRICS for variant in metric.variants()}
