@@ -131,10 +131,10 @@ def events(
 
 
 def _records(server: ServerState) -> Iterator[tuple[int, Any]]:
-    names = sorted(name for name, served in server.partitions.items() if served.has_history)
-    for position, name in enumerate(names):
-        for record in server.partitions[name].history.records():
-            yield record.last * len(names) + position, record
+    histories = [served.history for _, served in sorted(server.partitions.items()) if served.history is not None]
+    for position, history in enumerate(histories):
+        for record in history.records():
+            yield record.last * len(histories) + position, record
 
 
 @ROUTES.get("/history/apps")
@@ -179,8 +179,8 @@ def _checks(server: ServerState) -> Iterator[dict[str, object]]:
         suspended = [report.model for report in served.partition.model_reports() if report.is_suspended]
         problem = f"the state is unknown of: {', '.join(suspended)}" if suspended else ""
         yield _check(f"Quota models of {name}", "the state of every quota model is known", problem)
-        if served.has_service:
-            status = served.service
+        if served.service is not None:
+            status = served.service()
             yield _check(f"Log of {name}", "the log of the service accepts changes", status.outage)
             missing = "" if status.leader else "no process leads"
             yield _check(f"Leader of {name}", "a process leads the service", missing)

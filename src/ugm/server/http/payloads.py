@@ -14,7 +14,16 @@ from ugm._json_values import Json, JsonObject
 from ugm.errors import ERROR_CODES, ConfigError, Problem, RequestError, UgmError, value_text
 from ugm.resources import as_float
 
-__all__ = ["ApiError", "Payload", "internal_error", "json_payload", "plain", "problem_to_dict", "require_found"]
+__all__ = [
+    "ApiError",
+    "Payload",
+    "internal_error",
+    "json_payload",
+    "plain",
+    "problem_to_dict",
+    "require_found",
+    "require_part",
+]
 
 _T = TypeVar("_T")
 
@@ -117,6 +126,17 @@ class ApiError(Exception):
 def internal_error() -> ApiError:
     """Return the error for an exception that the server does not expect. Log the exception before."""
     return ApiError(500, "internal", "the server failed; its log has the details")
+
+
+def require_part(part: _T | None, kind: str, message: str) -> _T:
+    """Return a part of a partition, such as its history.
+
+    Raises:
+        ApiError: the partition was started without it.
+    """
+    if part is None:
+        raise ApiError(404, f"{kind}-missing", message)
+    return part
 
 
 def require_found(kind: str, name: str, find: Callable[[str], _T | None]) -> _T:

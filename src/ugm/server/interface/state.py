@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, final
 from ugm.partition import AbstractPartition, ModelReport, PartitionSnapshot, ThresholdWatch
 from ugm.server.configuration.configurations import Configurations
 from ugm.server.history import History
-from ugm.server.http.payloads import ApiError
 from ugm.store.reader import StoreLocation
 
 if TYPE_CHECKING:
@@ -47,9 +46,9 @@ class _Shared(Generic[_T]):
 
 @final
 class ServedPartition:
-    """A partition with its history, its service, its store, and its newest snapshot."""
+    """A partition with its newest snapshot, and with its history, store and service if it has them."""
 
-    __slots__ = ("_history", "_reports", "_service", "_snapshots", "_store", "name", "now", "partition", "thresholds")
+    __slots__ = ("_reports", "_snapshots", "history", "name", "now", "partition", "service", "store", "thresholds")
 
     def __init__(
         self,
@@ -67,9 +66,9 @@ class ServedPartition:
         self.thresholds: Final = thresholds or ThresholdWatch(partition)
         #: Returns the time in seconds since 1970.
         self.now: Final = clock
-        self._history: Final = history
-        self._service: Final = services
-        self._store: Final = stores
+        self.history: Final = history
+        self.service: Final = services
+        self.store: Final = stores
         self._snapshots: Final = _Shared(partition.snapshot)
         self._reports: Final = _Shared(partition.model_reports)
 
@@ -87,54 +86,11 @@ class ServedPartition:
 
     def submitted_at(self, application_id: str) -> float | None:
         """Return when an application was submitted, in seconds since 1970; None if that is not known."""
-        return None if self._history is None else self._history.submitted_at(application_id)
+        return None if self.history is None else self.history.submitted_at(application_id)
 
     def requested_at(self, allocation_id: str) -> float | None:
         """Return when a pending allocation was requested, in seconds since 1970; None if that is not known."""
-        return None if self._history is None else self._history.requested_at(allocation_id)
-
-    @property
-    def has_history(self) -> bool:
-        """True if a history follows the partition."""
-        return self._history is not None
-
-    @property
-    def history(self) -> History:
-        """The history of the partition.
-
-        Raises:
-            ApiError: the partition has no history.
-        """
-        if self._history is None:
-            raise ApiError(404, "history-missing", "the partition was started without a history")
-        return self._history
-
-    @property
-    def store(self) -> StoreLocation:
-        """The location of the store of the partition.
-
-        Raises:
-            ApiError: the partition has no store.
-        """
-        if self._store is None:
-            raise ApiError(404, "store-missing", "the partition has no store, so its usage over time is not known")
-        return self._store
-
-    @property
-    def has_service(self) -> bool:
-        """True if the partition is that of a service."""
-        return self._service is not None
-
-    @property
-    def service(self) -> ServiceStatus:
-        """The status of the service of the partition.
-
-        Raises:
-            ApiError: the partition is not that of a service.
-        """
-        if self._service is None:
-            raise ApiError(404, "service-missing", "the partition is not that of a service")
-        return self._service()
+        return None if self.history is None else self.history.requested_at(allocation_id)
 
 
 class ServerState(NamedTuple):

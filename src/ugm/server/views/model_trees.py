@@ -9,10 +9,12 @@ however large the tree is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ugm._json_values import JsonMapping
 from ugm.partition import ModelReport
@@ -71,31 +73,20 @@ class TreeRow(NamedTuple):
     is_open: bool
 
 
-@final
+@dataclass(frozen=True)
 class ModelTree:
-    """The tree of a quota model at one moment.
+    """The tree of a quota model at one moment."""
 
-    Attributes:
-        name: unique in its partition.
-        kind: ``elastic`` or ``quota``.
-        mode: the mode of the manager of a quota tree; empty for elastic groups.
-        nodes: all nodes by name, every parent before its children.
-        borrowers: the consumers that a node above their own node holds, by node.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        mode: str,
-        nodes: Mapping[str, TreeItem],
-        borrowers: tuple[BorrowingConsumer, ...] = (),
-    ) -> None:
-        self.name: Final = name
-        self.kind: Final = kind
-        self.mode: Final = mode
-        self.nodes: Final = nodes
-        self.borrowers: Final = borrowers
+    #: Unique in its partition.
+    name: str
+    #: ``elastic`` or ``quota``.
+    kind: str
+    #: The mode of the manager of a quota tree; empty for elastic groups.
+    mode: str
+    #: All nodes by name, every parent before its children.
+    nodes: Mapping[str, TreeItem]
+    #: The consumers that a node above their own node holds, by node.
+    borrowers: tuple[BorrowingConsumer, ...] = ()
 
     @cached_property
     def children(self) -> Mapping[str, list[TreeItem]]:
@@ -108,10 +99,7 @@ class ModelTree:
     @cached_property
     def held_for_others(self) -> Mapping[str, int]:
         """The number of borrowers by the node that holds them."""
-        found: dict[str, int] = {}
-        for borrower in self.borrowers:
-            found[borrower.node] = found.get(borrower.node, 0) + 1
-        return found
+        return Counter(borrower.node for borrower in self.borrowers)
 
     # Resources and shares
 
@@ -165,7 +153,16 @@ class ModelTree:
             key: the sort key of siblings.
             kept: the only nodes that are visible, all with their parents; None for no restriction.
         """
-        stack = [iter(self._level("", 1, is_open, key, kept))]
+
+        def below(parent: str, level: int) -> Iterator[TreeRow]:
+            shown = [node for node in self.children.get(parent, ()) if kept is None or node.name in kept]
+            for position, node in enumerate(sorted(shown, key=key), 1):
+                children = len(self.children.get(node.name, ()))
+                is_shown_open = bool(children) and is_open(node, level)
+                yield TreeRow(node, level, position, len(shown), children, is_shown_open)
+
+        # A tree may be deeper than the stack of the interpreter.
+        stack = [below("", 1)]
         while stack:
             row = next(stack[-1], None)
             if row is None:
@@ -173,33 +170,16 @@ class ModelTree:
                 continue
             yield row
             if row.is_open:
-                stack.append(iter(self._level(row.node.name, row.level + 1, is_open, key, kept)))
-
-    def _level(
-        self,
-        parent: str,
-        level: int,
-        is_open: Callable[[TreeItem, int], bool],
-        key: Callable[[TreeItem], Any],
-        kept: frozenset[str] | None,
-    ) -> list[TreeRow]:
-        shown = [node for node in self.children.get(parent, ()) if kept is None or node.name in kept]
-        shown.sort(key=key)
-        below = [len(self.children.get(node.name, ())) for node in shown]
-        return [
-            TreeRow(node, level, position, len(shown), children, is_open=bool(children) and is_open(node, level))
-            for position, (node, children) in enumerate(zip(shown, below, strict=True), 1)
-        ]
+                stack.append(below(row.node.name, row.level + 1))
 
     def matching(self, text: str) -> frozenset[str]:
         """Return the nodes whose name contains a text, and all nodes above them."""
         kept: set[str] = set()
         for name in self.nodes:
-            if text in name.lower():
-                above = name
-                while above in self.nodes and above not in kept:
-                    kept.add(above)
-                    above = self.nodes[above].parent
+            above = name if text in name.lower() else ""
+            while above in self.nodes and above not in kept:
+                kept.add(above)
+                above = self.nodes[above].parent
         return frozenset(kept)
 
 
@@ -238,20 +218,16 @@ _Named: TypeAlias = Iterator[tuple[str, Callable[[str], ModelTree]]]
 
 def _elastic(state: JsonMapping) -> _Named:
     """Yield the name of a tree, and a function that returns the tree with its name."""
+    measures = MEASURES["elastic"]
     nodes = {
         group["group"]: TreeItem(
-            group["group"], group["parent"], is_hard=False, amounts={one: group[one] for one in MEASURES["elastic"]}
+            group["group"], group["parent"], is_hard=False, amounts={one: group[one] for one in measures}
         )
         for group in state["groups"]
-        if not _is_idle(group)
+        # A group that is built in, and neither configured nor used, is left out.
+        if not (group["parent"] and group["group"].startswith(_BUILT_IN)) or any(group[one] for one in measures)
     }
-    yield "elastic", lambda name: ModelTree(name, "elastic", "", nodes)
-
-
-def _is_idle(group: JsonMapping) -> bool:
-    """Return whether a group is built in, and neither configured nor used."""
-    is_built_in = bool(group["parent"]) and group["group"].startswith(_BUILT_IN)
-    return is_built_in and not any(group[measure] for measure in MEASURES["elastic"])
+    yield "elastic", partial(ModelTree, kind="elastic", mode="", nodes=nodes)
 
 
 def _quota(state: JsonMapping) -> _Named:
@@ -262,10 +238,8 @@ def _quota(state: JsonMapping) -> _Named:
             for consumer in node["consumers"]
             if consumer["group"] != node["name"]
         )
-        nodes = {node["name"]: _quota_node(node) for node in tree["nodes"]}
+        nodes = {}
+        for node in tree["nodes"]:
+            amounts = {"used": node["allocated"], **{one: node[one] for one in ("quota", "borrowed", "lent")}}
+            nodes[node["name"]] = TreeItem(node["name"], node["parent"], node["hard"], amounts)
         yield tree["name"], partial(ModelTree, kind="quota", mode=state["mode"], nodes=nodes, borrowers=borrowers)
-
-
-def _quota_node(node: JsonMapping) -> TreeItem:
-    amounts = {"used": node["allocated"], **{measure: node[measure] for measure in ("quota", "borrowed", "lent")}}
-    return TreeItem(node["name"], node["parent"], is_hard=node["hard"], amounts=amounts)
