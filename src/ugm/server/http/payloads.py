@@ -22,7 +22,6 @@ __all__ = [
     "plain",
     "problem_to_dict",
     "require_found",
-    "require_part",
 ]
 
 _T = TypeVar("_T")
@@ -126,17 +125,6 @@ class ApiError(Exception):
 def internal_error() -> ApiError:
     """Return the error for an exception that the server does not expect. Log the exception before."""
     return ApiError(500, "internal", "the server failed; its log has the details")
-
-
-def require_part(part: _T | None, kind: str, message: str) -> _T:
-    """Return a part of a partition, such as its history.
-
-    Raises:
-        ApiError: the partition was started without it.
-    """
-    if part is None:
-        raise ApiError(404, f"{kind}-missing", message)
-    return part
 
 
 def require_found(kind: str, name: str, find: Callable[[str], _T | None]) -> _T:

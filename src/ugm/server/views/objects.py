@@ -14,7 +14,7 @@ from ugm.identity import is_below
 from ugm.partition import ApplicationInfo, ApplicationState, ScheduledChange
 from ugm.partition.answers.reports import OwnedAllocation
 from ugm.resources import Resource
-from ugm.server.http.payloads import require_found, require_part
+from ugm.server.http.payloads import ApiError, require_found
 from ugm.server.interface.fields import Name, Number, Offset, PageSize, QueuePath, Text
 from ugm.server.interface.route import Call, Routes
 from ugm.server.interface.schemas import Object
@@ -221,11 +221,14 @@ def history(
     served: ServedPartition, _call: Call, *, after: Number = 0, kind: str | None = None, limit: PageSize = _PAGE
 ) -> Annotated[Object, Events]:
     """Return the newest events, oldest first."""
-    found = require_part(served.history, "history", "the partition was started without a history")
-    return found.page(after=after, kind=kind, most=limit)._asdict()
+    if served.history is None:
+        raise ApiError(404, "history-missing", "the partition was started without a history")
+    return served.history.page(after=after, kind=kind, most=limit)._asdict()
 
 
 @ROUTES.get(f"{_PARTITION}/service")
 def service(served: ServedPartition, _call: Call) -> ServiceStatus:
     """Return the status of the service: the leader, its standbys, its clients and its commits."""
-    return require_part(served.service, "service", "the partition is not that of a service")()
+    if served.service is None:
+        raise ApiError(404, "service-missing", "the partition is not that of a service")
+    return served.service()

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from ugm.errors import RequestError
 from ugm.identity import canonical_path, is_below
 from ugm.partition import OwnerLimits
-from ugm.server.http.payloads import ApiError, Payload, require_part
+from ugm.server.http.payloads import ApiError, Payload
 from ugm.server.interface.fields import Name
 from ugm.server.interface.route import Call, Routes
 from ugm.server.interface.state import ServedPartition
@@ -53,10 +53,9 @@ class Subject(Struct, forbid_unknown_fields=True):
     def series(self, served: ServedPartition) -> UsageSeries:
         """Return the usage over time."""
         name, tree = self.stored, self.tree if self.kind == "tree_node" else ""
-        no_store = "the partition has no store, so its usage over time is not known"
-        return usage_series(
-            require_part(served.store, "store", no_store), served.now(), self.kind, tree, name, RANGES[self.range]
-        )
+        if served.store is None:
+            raise ApiError(404, "store-missing", "the partition has no store, so its usage over time is not known")
+        return usage_series(served.store, served.now(), self.kind, tree, name, RANGES[self.range])
 
     def limits(self, served: ServedPartition, call: Call) -> dict[str, int]:
         """Return the present limits."""
