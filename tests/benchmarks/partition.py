@@ -8,9 +8,7 @@ them at hand, too. There is a quota on every queue and a cluster above them, wid
 to deny nothing, so that both give the same answers. Applications are submitted before the clock starts.
 
 Prints one JSON object: nanoseconds per step of both and their ratio (the median over pairs of runs in alternation),
-percentiles of single steps of the partition, nanoseconds of a check and of an allocation of the same request, bytes for
-each live allocation, and nanoseconds of an allocation with its release while 1,000, 10,000, 100,000 and 1,000,000
-others are live.
+and bytes for each live allocation.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ import gc
 import json
 import sys
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from time import perf_counter_ns
@@ -106,58 +103,6 @@ def replay(partition: Partition, steps: list[Step]) -> tuple[int, int]:
     return elapsed, wrong
 
 
-def latencies(partition: Partition, steps: list[Step]) -> list[int]:
-    """Return the sorted nanoseconds of every single step."""
-    times = []
-    for allocation_id, application_id, usage, _ in steps:
-        start = perf_counter_ns()
-        if application_id is None:
-            partition.release(allocation_id)
-        else:
-            partition.allocate(allocation_id, application_id, usage)
-        times.append(perf_counter_ns() - start)
-    return sorted(times)
-
-
-def check_and_allocate(partition: Partition, application_id: str) -> tuple[float, float]:
-    """Return the nanoseconds of a check, and of an allocation without its release."""
-    ids = [f"once-{number}" for number in range(20_000)]
-    assert partition.check(application_id, SIZE)
-    start = perf_counter_ns()
-    for _ in ids:
-        partition.check(application_id, SIZE)
-    checked = perf_counter_ns()
-    for allocation_id in ids:
-        partition.allocate(allocation_id, application_id, SIZE)
-    allocated = perf_counter_ns()
-    for allocation_id in ids:
-        partition.release(allocation_id)
-    return (checked - start) / len(ids), (allocated - checked) / len(ids)
-
-
-def by_live(config: PartitionConfig, queue: str, sizes: tuple[int, ...]) -> Iterator[tuple[int, float]]:
-    """Yield, for a growing number of live allocations, the nanoseconds of one more allocation and its release."""
-    partition = Partition(config, cluster=CLUSTER)
-    applications = [f"app-{number}" for number in range(sizes[-1] // 100)]
-    for number, application_id in enumerate(applications):
-        partition.submit(application_id, UserGroup(f"user-{number % 1000}"), queue)
-    live = 0
-    for size in sizes:
-        for number in range(live, size):
-            partition.adopt(f"live-{number}", applications[number // 100], SIZE)
-        live = size
-        ids = [f"more-{number}" for number in range(20_000)]
-        best = []
-        for _ in range(5):
-            start = perf_counter_ns()
-            for number, allocation_id in enumerate(ids):
-                partition.allocate(allocation_id, applications[number % (size // 100)], SIZE)
-                released = partition.release(allocation_id)
-            assert released
-            best.append((perf_counter_ns() - start) / len(ids))
-        yield size, min(best)
-
-
 def bytes_per_allocation(config: PartitionConfig, queue: str) -> int:
     """Return what a live allocation takes, with its id, without its application."""
     partition = Partition(config, cluster=CLUSTER)
@@ -185,26 +130,13 @@ def main() -> None:
         manager = users.replay(segments)[0] / len(steps)
         elapsed, wrong = replay(prepared(config, submissions), steps)
         pairs.append((elapsed / len(steps), manager, elapsed / len(steps) / manager, wrong))
-    times = latencies(prepared(config, submissions), steps)
     config = users.partition(with_wide_limits(root_of(config)))
-    idle = prepared(config, submissions)
-    app, _, queue = submissions[0]
-    idle.allocate("first", app, SIZE)
-    check_ns, allocate_ns = check_and_allocate(idle, app)
     figures = {
         "ns_per_step": round(min(pair[0] for pair in pairs)),
         "manager_ns_per_step": round(min(pair[1] for pair in pairs)),
         "ratio": round(median(pair[2] for pair in pairs), 2),
         "wrong": pairs[0][3],
-        "p50": times[len(times) // 2],
-        "p99": times[len(times) * 99 // 100],
-        "p99.9": times[len(times) * 999 // 1000],
-        "check_ns": round(check_ns),
-        "allocate_ns": round(allocate_ns),
-        "bytes_per_allocation": bytes_per_allocation(config, queue),
-        "pair_ns_by_live": {
-            size: round(ns) for size, ns in by_live(config, queue, (1_000, 10_000, 100_000, 1_000_000))
-        },
+        "bytes_per_allocation": bytes_per_allocation(config, submissions[0][2]),
         "python": sys.version.split()[0],
         "trace": Path(trace).name,
     }

@@ -1,9 +1,8 @@
-"""Show that a decision costs the same however much else there is, and what a configuration swap and a user cost.
+"""Show what an import, a configuration swap and a user cost.
 
 Usage: python tests/benchmarks/scale.py
 
-Prints one JSON object a line. Ratios are to the first figure of the same line; caches make the later ones somewhat
-larger than 1, an algorithm that looks at everybody would make them a thousand.
+Prints one JSON object a line.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ import sys
 import tracemalloc
 from collections.abc import Iterator
 from statistics import median
-from time import perf_counter, perf_counter_ns
+from time import perf_counter
 
 from ugm import Manager, Request, Resource, UserGroup
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 
 USAGE = Resource(vcore=100, memory=1 << 20)
 PLENTY = Resource(vcore=10**9, memory=1 << 60)
-STEPS = 40_000
 
 
 def limit(*, users: tuple[str, ...] = (), groups: tuple[str, ...] = (), most: Resource) -> LimitConfig:
@@ -54,29 +52,6 @@ def requests(users: int, leaves: int, limits: int) -> Iterator[Request]:
         queue = f"root.d.t{draw.randrange(10)}.q{draw.randrange(leaves // 10)}"
         user = UserGroup(f"user-{number}", (f"group-{draw.randrange(limits)}",))
         yield Request(queue, f"app-{number}", USAGE, user)
-
-
-def ns_per_step(users: int, leaves: int, limits: int) -> float:
-    """Return the nanoseconds of an increase or decrease of a random running application."""
-    manager = Manager(partition(leaves, limits))
-    running = list(requests(users, leaves, limits))
-    for request in running:
-        manager.adopt(*request)
-    steps = random.Random(2).choices(running, k=STEPS)
-    best = float("inf")
-    for _ in range(5):
-        start = perf_counter_ns()
-        for step in steps:
-            manager.increase(*step)
-            manager.decrease_tracked_resource(*step[:3], remove_app=False, user=step.user)
-        best = min(best, (perf_counter_ns() - start) / (2 * STEPS))
-    return best
-
-
-def growth(what: str, sizes: list[dict[str, int]]) -> None:
-    """Print the cost of a step for several sizes of one thing."""
-    figures = [ns_per_step(**size) for size in sizes]
-    show(what, sizes=sizes, ns_per_step=[round(f) for f in figures], ratios=[round(f / figures[0], 2) for f in figures])
 
 
 def swap(users: int) -> None:
@@ -129,9 +104,6 @@ def show(what: str, **figures: object) -> None:
 def main() -> None:
     """Run everything."""
     imports()
-    growth("users", [{"users": n, "leaves": 100, "limits": 10} for n in (200, 2_000, 20_000, 200_000)])
-    growth("queues", [{"users": 2_000, "leaves": n, "limits": 10} for n in (100, 1_000, 10_000)])
-    growth("limits per queue", [{"users": 2_000, "leaves": 100, "limits": n} for n in (10, 100, 1_000, 10_000)])
     swap(100_000)
 
 

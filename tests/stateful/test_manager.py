@@ -13,7 +13,7 @@ from ugm.configuration import PartitionConfig
 from ugm.testing import TrackerMachine
 from ugm.tracking import GroupUsage, Tracker, UserUsage
 
-SMALL = settings(max_examples=examples(60), stateful_step_count=30)
+SMALL = settings(max_examples=max(20, examples(60)), stateful_step_count=30)
 DEEP = settings(max_examples=3000, stateful_step_count=60)
 
 

@@ -15,7 +15,7 @@ from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
 from ugm.testing import PartitionMachine
 
-SMALL: Final = settings(max_examples=examples(40), stateful_step_count=30)
+SMALL: Final = settings(max_examples=max(10, examples(40)), stateful_step_count=30)
 DEEP: Final = settings(max_examples=2000, stateful_step_count=60)
 
 

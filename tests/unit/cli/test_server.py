@@ -218,6 +218,7 @@ def test_serve_stops_its_service(file: Path, tmp_path: Path) -> None:
     assert {"socket", "j-wal"} <= before - after
 
 
+@pytest.mark.ci
 def test_serve_without_its_service(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server whose service has ended by itself ends, too, so that a service manager can restart it."""
 
