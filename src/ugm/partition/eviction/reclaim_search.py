@@ -15,9 +15,8 @@ Priorities do not matter for the right to reclaim, only for the choice. A group 
 it, because it used more than its guarantee with it. It may borrow again.
 
 The choice: allocations of low priority come first, then those that use most of the missing amounts, then by id. They
-are added until the request fits. Each victim that is not needed is then removed, the most important first, so none can
-be left out. If this fails, the smallest allocations are tried first, and then all sets of at most `_COMPLETE`
-allocations.
+are added until the request fits; if it never does, the smallest allocations come first. Each victim that is not needed
+is then removed, the most important first, so none can be left out.
 
 The cost: one call of the function for each candidate that is added or removed.
 """
@@ -27,8 +26,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, combinations
-from typing import Final, TypeAlias, final
+from typing import TypeAlias, final
 
 from ugm.decision import Violation
 from ugm.identity import TrackingType
@@ -37,9 +35,6 @@ from ugm.partition.eviction.reclaim_plan import ProtectedCount, Protection
 from ugm.partition.rows import Allocation
 
 __all__ = ["ReclaimCandidate", "VictimSearch", "Victims", "is_entitled"]
-
-#: All sets of at most this many allocations are tried.
-_COMPLETE: Final = 10
 
 #: A guarantee: the number of the model, and the place, name and resource.
 _Key: TypeAlias = tuple[int, str, str, str]
@@ -161,13 +156,8 @@ class VictimSearch:
         allowed = [one for one in self.candidates.values() if self._protection_of(one) is None]
         by_priority = sorted(allowed, key=lambda one: (one.importance, one.row.allocation_id))
         by_size = sorted(allowed, key=lambda one: (one.size, one.row.allocation_id))
-        numbers = range(1, len(allowed) + 1) if len(allowed) <= _COMPLETE else ()
-        sets = ((count, chosen) for count in numbers for chosen in combinations(by_size, count))
-        for least, order in chain(((1, by_priority), (1, by_size)), sets):
-            victims = self._add_until_fit(order, least)
-            if victims is not None:
-                return self._without_needless(victims)
-        return None
+        victims = self._add_until_fit(by_priority) or self._add_until_fit(by_size)
+        return None if victims is None else self._without_needless(victims)
 
     def _protection_of(self, candidate: ReclaimCandidate) -> Protection | None:
         """Return the first reason against the eviction of a candidate alone; None if the rules allow it."""
@@ -177,13 +167,13 @@ class VictimSearch:
             self._protections[alike] = Victims().protection_of(candidate)
         return self._protections[alike]
 
-    def _add_until_fit(self, order: Iterable[ReclaimCandidate], least: int) -> Victims | None:
-        """Return the first candidates that the rules allow and that suffice, at least some number of them."""
+    def _add_until_fit(self, order: Iterable[ReclaimCandidate]) -> Victims | None:
+        """Return the first candidates that the rules allow and that suffice."""
         victims = Victims()
         for candidate in order:
             if victims.protection_of(candidate) is None:
                 victims.add(candidate)
-                if len(victims.chosen) >= least and self._may_suffice(victims) and self.fits(victims.chosen.values()):
+                if self._may_suffice(victims) and self.fits(victims.chosen.values()):
                     return victims
         return None
 
