@@ -209,9 +209,9 @@ def _limited(compiled: CompiledConfig) -> Iterator[tuple[str, str, str, str, str
             for name, limit in level.all_limits().items():
                 for amounts in _amounts("", limit.resources, limit.applications):
                     yield kind, name, path, *amounts
-    for path, kind, name, (_, _, requests, resources, submitted) in compiled.pending_maxima():
-        for amounts in (*_amounts("pending ", resources, requests), *_amounts("submitted ", None, submitted)):
-            yield kind, name, path, *amounts
+    for path, kind, name, maximum in compiled.pending_maxima():
+        for (work, resource), amount in maximum.amounts.items():
+            yield kind, name, path, f"{work} ", resource, amount
 
 
 def _amounts(work: str, resources: Resource | None, count: int) -> Iterator[tuple[str, str | None, int]]:

@@ -47,22 +47,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NEVER",
-    "PENDING_KINDS",
-    "SUBMITTED_KINDS",
+    "PENDING_REQUESTS",
+    "SUBMITTED_APPLICATIONS",
     "AccountKey",
     "ActiveEntries",
     "CompiledConfig",
     "ConfigSchedule",
+    "Counted",
     "PendingLimits",
     "PendingMaximum",
     "PendingViolation",
     "ScheduledViolation",
     "highest_limits",
 ]
-
-#: The kinds of limits on pending requests and on submitted applications, by the kind of the owner.
-PENDING_KINDS: Final[Mapping[str, str]] = {kind: f"pending {kind}" for kind in TrackingType}
-SUBMITTED_KINDS: Final[Mapping[str, str]] = {kind: f"submitted {kind}" for kind in TrackingType}
 
 
 class PendingViolation(Violation):
@@ -93,6 +90,13 @@ class PendingViolation(Violation):
         return f"{requested} {self.resource} requested, {used} of {limit} pending, {shortfall} too much"
 
 
+#: The kind of work that is counted, ``pending`` or ``submitted``, and the resource; None for the number of requests or
+#: of applications.
+Counted: TypeAlias = tuple[str, str | None]
+PENDING_REQUESTS: Final[Counted] = ("pending", None)
+SUBMITTED_APPLICATIONS: Final[Counted] = ("submitted", None)
+
+
 class PendingMaximum(NamedTuple):
     """The maximum of pending work that one entry of a configuration sets."""
 
@@ -100,12 +104,7 @@ class PendingMaximum(NamedTuple):
     place: str
     #: The name in the entry: a user, a group or the wildcard; empty for a queue.
     limit_name: str
-    #: 0 if the number of requests is not limited.
-    requests: int
-    #: None if the amounts are not limited.
-    resources: Resource | None
-    #: 0 if the number of submitted applications is not limited.
-    submitted: int
+    amounts: Mapping[Counted, int]
 
 
 class AccountKey(NamedTuple):
@@ -117,12 +116,9 @@ class AccountKey(NamedTuple):
     name: str
 
 
-class _Level(NamedTuple):
-    """The maxima that one queue sets. Entries that limit no pending work have None."""
-
-    users: Mapping[str, PendingMaximum | None]
-    groups: Mapping[str, PendingMaximum | None]
-    queue: PendingMaximum | None
+#: The maxima that one queue sets by kind and name, that of the queue itself with an empty name. Entries that limit no
+#: pending work have None.
+_Level: TypeAlias = Mapping[TrackingType, Mapping[str, PendingMaximum | None]]
 
 
 @final
@@ -144,58 +140,52 @@ class PendingLimits:
         if config is None:
             return None
         levels = {
-            path: _Level(
-                _named(path, ((entry.users, entry) for entry in queue.limits), queue.limits),
-                _named(path, ((entry.groups, entry) for entry in queue.limits), queue.limits),
-                _maximum(path, "", queue.ugm),
-            )
+            path: {
+                TrackingType.USER: _named(path, queue, lambda entry: entry.users),
+                TrackingType.GROUP: _named(path, queue, lambda entry: entry.groups),
+                TrackingType.QUEUE: {"": _maximum(path, "", queue.ugm)},
+            }
             for path, queue in config.root.walk()
         }
-        is_used = any(one for level in levels.values() for one in (*level.users.values(), *level.groups.values()))
-        return cls(levels) if is_used or any(level.queue for level in levels.values()) else None
+        limits = cls(levels)
+        return limits if any(limits.all_maxima()) else None
 
     def maxima(self, queue_path: str, user: str, group: str | None) -> Iterator[tuple[AccountKey, PendingMaximum]]:
         """Yield the maxima for an application: of the user, the group and the queues, each leaf to root."""
         levels = [(path, self._levels[path]) for path in ancestors(queue_path) if path in self._levels]
-        for path, level in levels:
-            maximum = level.users.get(user, level.users.get(WILDCARD))
-            if maximum is not None:
-                yield AccountKey(path, TrackingType.USER, user), maximum
-        for path, level in levels:
-            maximum = None if group is None else level.groups.get(group)
-            if group is not None and maximum is not None:
-                yield AccountKey(path, TrackingType.GROUP, group), maximum
-        for path, level in levels:
-            if level.queue is not None:
-                yield AccountKey(path, TrackingType.QUEUE, path), level.queue
+        owners = (TrackingType.USER, user), (TrackingType.GROUP, group), (TrackingType.QUEUE, "")
+        for kind, name in owners if group is not None else owners[::2]:
+            for path, level in levels:
+                named = level[kind]
+                maximum = named.get(name or "", named.get(WILDCARD) if kind is TrackingType.USER else None)
+                if maximum is not None:
+                    yield AccountKey(path, kind, name or path), maximum
 
     def all_maxima(self) -> Iterator[tuple[str, TrackingType, str, PendingMaximum]]:
         """Yield every maximum with its queue, its kind of owner and its name in the configuration."""
         for path, level in self._levels.items():
-            for kind, named in ((TrackingType.USER, level.users), (TrackingType.GROUP, level.groups)):
+            for kind, named in level.items():
                 for name, maximum in named.items():
                     if maximum is not None:
-                        yield path, kind, name, maximum
-            if level.queue is not None:
-                yield path, TrackingType.QUEUE, path, level.queue
+                        yield path, kind, name or path, maximum
 
 
 def _named(
-    path: str, entries: Iterable[tuple[Iterable[str], LimitConfig]], limits: tuple[LimitConfig, ...]
+    path: str, queue: QueueConfig, names_of: Callable[[LimitConfig], Iterable[str]]
 ) -> dict[str, PendingMaximum | None]:
     """Return the maximum of every name. The first of several entries for a name counts."""
     found: dict[str, PendingMaximum | None] = {}
-    for index, (names, entry) in enumerate(entries):
-        for name in names:
+    for index, entry in enumerate(queue.limits):
+        for name in names_of(entry):
             found.setdefault(name, _maximum(f"{path} limits[{index}]", name, entry.ugm))
-    return found if any(entry.ugm != LimitExtensions() for entry in limits) else {}
+    return found
 
 
 def _maximum(place: str, name: str, settings: LimitExtensions) -> PendingMaximum | None:
-    resources = settings.max_pending_resources or None
-    if not settings.max_pending and resources is None and not settings.max_submitted:
-        return None
-    return PendingMaximum(place, name, settings.max_pending, resources, settings.max_submitted)
+    counts = {PENDING_REQUESTS: settings.max_pending, SUBMITTED_APPLICATIONS: settings.max_submitted}
+    amounts: dict[Counted, int] = {counted: count for counted, count in counts.items() if count}
+    amounts |= {("pending", resource): amount for resource, amount in (settings.max_pending_resources or {}).items()}
+    return PendingMaximum(place, name, amounts) if amounts else None
 
 
 #: After the year 9999.

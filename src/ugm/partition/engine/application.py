@@ -28,16 +28,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappush
-from typing import Any, Final, NamedTuple, Protocol, final
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
 
 from ugm._json_values import attributes
 from ugm.decision import EffectiveLimit, Violation
 from ugm.identity import UserGroup
 from ugm.model import Claim
 from ugm.partition.config.compiled import (
-    PENDING_KINDS,
-    SUBMITTED_KINDS,
+    PENDING_REQUESTS,
+    SUBMITTED_APPLICATIONS,
     AccountKey,
+    Counted,
     PendingLimits,
     PendingMaximum,
     PendingViolation,
@@ -354,49 +355,46 @@ class PendingHeadroom(NamedTuple):
         return attributes(self, self._fields)
 
 
+#: Amounts of pending work.
+_Amounts: TypeAlias = Mapping[Counted, int]
+
+
 @final
 class _Account:
     """The pending work that counts for one maximum."""
 
-    __slots__ = ("amounts", "key", "maximum", "requests", "submitted")
+    __slots__ = ("key", "maximum", "used")
 
     def __init__(self, key: AccountKey, maximum: PendingMaximum) -> None:
         self.key: Final = key
         self.maximum: Final = maximum
-        self.requests = 0
-        self.submitted = 0
-        #: The sum of the requested amounts of the limited resources.
-        self.amounts = dict.fromkeys(maximum.resources or (), 0)
+        self.used: Final = dict.fromkeys(maximum.amounts, 0)
 
-    def of_request(self, usage: Resource, number: int) -> Iterator[Violation]:
-        """Yield the maxima that a request would exceed; with no amounts and the number 0, those exceeded now."""
-        maximum, where = self.maximum, (PENDING_KINDS[self.key.kind], *self._where())
-        if maximum.requests and self.requests + number > maximum.requests:
-            yield PendingViolation(*where, None, maximum.requests, self.requests, number)
-        for name, limit in (maximum.resources or {}).items():
-            amount, used = usage.get(name, 0), self.amounts[name]
-            if used + amount > limit and (amount or not number):
-                yield PendingViolation(*where, name, limit, used, amount)
-
-    def of_submission(self, number: int) -> Iterator[Violation]:
-        """Yield the number of submitted applications if more would exceed it, or exceed it already."""
-        limit = self.maximum.submitted
-        if limit and self.submitted + number > limit:
-            where = SUBMITTED_KINDS[self.key.kind], *self._where()
-            yield PendingViolation(*where, None, limit, self.submitted, number)
+    def exceeded(self, amounts: _Amounts) -> Iterator[Violation]:
+        """Yield the maxima that more work would exceed; without amounts, those exceeded now."""
+        path, kind, name = self.key
+        for counted, limit in self.maximum.amounts.items():
+            (work, resource), used, amount = counted, self.used[counted], amounts.get(counted, 0)
+            if used + amount > limit and (amount or not amounts):
+                where = f"{work} {kind}", name, path, self.maximum.limit_name
+                yield PendingViolation(*where, resource, limit, used, amount)
 
     def limits(self) -> Iterator[EffectiveLimit]:
         """Yield the maximum with what counts for it: of requests, and of submitted applications."""
-        maximum, where = self.maximum, (*self._where(), self.maximum.place)
-        if maximum.requests or maximum.resources is not None:
-            requests, kind = self.requests if maximum.requests else 0, PENDING_KINDS[self.key.kind]
-            yield EffectiveLimit(kind, *where, maximum.resources, maximum.requests, Resource(self.amounts), requests)
-        if maximum.submitted:
-            kind = SUBMITTED_KINDS[self.key.kind]
-            yield EffectiveLimit(kind, *where, None, maximum.submitted, Resource(), self.submitted)
+        (path, kind, name), (place, limit_name, most) = self.key, self.maximum
+        for count in (PENDING_REQUESTS, SUBMITTED_APPLICATIONS):
+            counted = [one for one in most if one[0] == count[0]]
+            if counted:
+                limit, usage = (
+                    Resource({one[1]: amounts[one] for one in counted if one[1] is not None})
+                    for amounts in (most, self.used)
+                )
+                where = f"{count[0]} {kind}", name, path, limit_name, place
+                yield EffectiveLimit(*where, limit or None, most.get(count, 0), usage, self.used.get(count, 0))
 
-    def _where(self) -> tuple[str, str, str]:
-        return self.key.name, self.key.queue_path, self.maximum.limit_name
+    def left(self) -> dict[Counted, int]:
+        """Return the amounts that may be added."""
+        return {counted: limit - self.used[counted] for counted, limit in self.maximum.amounts.items()}
 
 
 @final
@@ -426,24 +424,21 @@ class PendingUsage:
 
     def submit(self, application: Application, sign: int) -> None:
         """Count a submitted application, or with the sign -1 its end."""
-        for account in self._accounts_of(application):
-            account.submitted += sign
-            self._keep(account)
+        self._count(application, _SUBMISSION, sign)
 
     def count(self, application: Application, usage: Resource, sign: int) -> None:
         """Count a pending request of an application, or with the sign -1 its end."""
-        for account in self._accounts_of(application):
-            account.requests += sign
-            for name in account.amounts:
-                account.amounts[name] += sign * usage.get(name, 0)
-            self._keep(account)
+        self._count(application, _of_request(usage), sign)
 
-    def _keep(self, account: _Account) -> None:
-        """List an account exactly while something counts."""
-        if account.requests or account.submitted:
-            self._accounts[account.key] = account
-        else:
-            self._accounts.pop(account.key, None)
+    def _count(self, application: Application, amounts: _Amounts, sign: int) -> None:
+        for account in self._accounts_of(application):
+            for counted in account.used:
+                account.used[counted] += sign * amounts.get(counted, 0)
+            # An account is listed exactly while something counts.
+            if any(account.used.values()):
+                self._accounts[account.key] = account
+            else:
+                self._accounts.pop(account.key, None)
 
     def _accounts_of(self, application: Application) -> list[_Account]:
         """Return the accounts of all maxima; those that are not listed are new."""
@@ -460,18 +455,18 @@ class PendingUsage:
 
     def of_request(self, application: Application, usage: Resource) -> tuple[Violation, ...]:
         """Return every limit that one more pending request of an application would exceed."""
-        return tuple(found for account in self._accounts_of(application) for found in account.of_request(usage, 1))
+        accounts, amounts = self._accounts_of(application), _of_request(usage)
+        return tuple(found for account in accounts for found in account.exceeded(amounts))
 
     def of_submission(self, queue_path: str, user: UserGroup) -> tuple[Violation, ...]:
         """Return every limit that one more application would exceed."""
         accounts = self._accounts_in(queue_path, user)
-        return tuple(found for account in accounts for found in account.of_submission(1))
+        return tuple(found for account in accounts for found in account.exceeded(_SUBMISSION))
 
     def exceeded(self) -> Iterator[Violation]:
         """Yield every limit that is exceeded, by queue, kind and name."""
         for key in sorted(self._accounts):
-            yield from self._accounts[key].of_request(Resource(), 0)
-            yield from self._accounts[key].of_submission(0)
+            yield from self._accounts[key].exceeded({})
 
     def limits(self, application: Application) -> tuple[EffectiveLimit, ...]:
         """Return every limit for an application."""
@@ -479,17 +474,20 @@ class PendingUsage:
 
     def headroom(self, application: Application) -> PendingHeadroom:
         """Return what an application may add."""
-        accounts = self._accounts_of(application)
+        left = [item for account in self._accounts_of(application) for item in account.left().items()]
         return PendingHeadroom(
-            min((one.maximum.requests - one.requests for one in accounts if one.maximum.requests), default=None),
-            smallest_amounts(
-                (name, limit - one.amounts[name])
-                for one in accounts
-                for name, limit in (one.maximum.resources or {}).items()
-            ),
-            min((one.maximum.submitted - one.submitted for one in accounts if one.maximum.submitted), default=None),
+            min((amount for counted, amount in left if counted == PENDING_REQUESTS), default=None),
+            smallest_amounts((resource, amount) for (_, resource), amount in left if resource is not None),
+            min((amount for counted, amount in left if counted == SUBMITTED_APPLICATIONS), default=None),
         )
 
-    def state(self) -> dict[AccountKey, tuple[int, int, dict[str, int]]]:
+    def state(self) -> dict[AccountKey, _Amounts]:
         """Return the numbers of every account, for a comparison."""
-        return {key: (one.requests, one.submitted, dict(one.amounts)) for key, one in self._accounts.items()}
+        return {key: dict(one.used) for key, one in self._accounts.items()}
+
+
+_SUBMISSION: Final[_Amounts] = {SUBMITTED_APPLICATIONS: 1}
+
+
+def _of_request(usage: Resource) -> _Amounts:
+    return {PENDING_REQUESTS: 1, **{("pending", resource): amount for resource, amount in usage.items()}}
