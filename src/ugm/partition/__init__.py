@@ -11,9 +11,8 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from ugm.decision import LimitRise, headroom_of
-    from ugm.partition.answers.audit import AuditReport, Difference, RunningAllocation, RunningApplication
+    from ugm.partition.admission.running_work import AuditReport, Difference, RunningAllocation, RunningApplication
     from ugm.partition.answers.model_queries import ModelReport
-    from ugm.partition.answers.owner_usage import LineIndex, OwnerLimits, UsageSum
     from ugm.partition.answers.reports import (
         Admission,
         ApplicationReport,
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
         SyncReport,
         UserInQueue,
     )
-    from ugm.partition.answers.snapshot import PartitionSnapshot
+    from ugm.partition.answers.snapshot import LineIndex, OwnerLimits, PartitionSnapshot, UsageSum
     from ugm.partition.answers.thresholds import ThresholdCrossed, ThresholdWatch
     from ugm.partition.config.changes import Changes, ConfigChange, Detail, LimitRisk, changes
     from ugm.partition.config.compiled import ScheduledViolation
@@ -113,13 +112,13 @@ _MODULES = {
     "ugm.decision": "LimitRise headroom_of",
     "ugm.partition.rows": "Allocation AllocationRequest AllocationSpec AllocationState",
     "ugm.partition.engine.application": "ApplicationInfo ApplicationState GangStyle PendingHeadroom",
-    "ugm.partition.answers.audit": "AuditReport Difference RunningAllocation RunningApplication",
+    "ugm.partition.admission.running_work": "AuditReport Difference RunningAllocation RunningApplication",
     "ugm.partition.config.changes": "Changes ConfigChange Detail LimitRisk changes",
     "ugm.partition.config.plan": "ConfigPlan ConfigPlanInput DrainingQueue PlannedReduction ScheduledChange",
     "ugm.partition.config.compiled": "ScheduledViolation",
     "ugm.partition.interface": "AbstractPartition",
     "ugm.partition.answers.model_queries": "ModelReport",
-    "ugm.partition.answers.owner_usage": "LineIndex OwnerLimits UsageSum",
+    "ugm.partition.answers.snapshot": "LineIndex OwnerLimits PartitionSnapshot UsageSum",
     "ugm.partition.partition": "Partition",
     "ugm.partition.eviction.preemption": "PreemptionStatus",
     "ugm.partition.ordering.planned_start": "Reservation",
@@ -130,7 +129,6 @@ _MODULES = {
     ),
     "ugm.partition.ordering.pending_order": "ApplicationKey",
     "ugm.partition.ordering.scheduling_pass": "Head SchedulingPass Turn by_share",
-    "ugm.partition.answers.snapshot": "PartitionSnapshot",
     "ugm.partition.answers.thresholds": "ThresholdCrossed ThresholdWatch",
     "ugm.partition.ordering.waiting_list": "WaitingList",
 }

@@ -6,8 +6,8 @@ module                contents
 `admission`           one allocation: requested, granted, replaced, resized, renewed, released, expired, adopted
 `checked_arguments`   the objects that a call names, and the states that it needs
 `applications`        applications: submitted, admitted with their allocations, ended; gangs
-`running_work`        the ledger made equal to the running work of a host; the repair of differences
-`trial_charges`       the requests that count as granted during a search
+`running_work`        the running work of a host: audited, repaired, and made equal to the ledger
+`trial_charges`       charges that find out what fits; whether a denied request can wait for its limits
 ====================  =======================================================================================
 """
 

@@ -24,7 +24,7 @@ from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
 from ugm.model import Claim
 from ugm.partition.admission.checked_arguments import CheckedArguments
-from ugm.partition.config.emptied import with_prospects
+from ugm.partition.admission.trial_charges import with_prospects
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_calls import Call
 from ugm.partition.engine.model_set import ModelSet

@@ -34,8 +34,8 @@ from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, UserGroup, canonical_path, e
 from ugm.model import SetupViolation
 from ugm.partition.admission.admission import AdmissionPart
 from ugm.partition.admission.checked_arguments import in_use_reason
+from ugm.partition.admission.trial_charges import charge_limits
 from ugm.partition.answers.reports import Admission
-from ugm.partition.config.emptied import charge_limits
 from ugm.partition.engine.application import Application, ApplicationInfo, ApplicationState
 from ugm.partition.rows import (
     Allocation,

@@ -21,6 +21,7 @@ from ugm.identity import ROOT, TrackingType, UserGroup, canonical_path, is_below
 from ugm.model import Claim
 from ugm.partition.admission.admission import AdmissionPart
 from ugm.partition.admission.applications import require_submission
+from ugm.partition.admission.trial_charges import with_prospects
 from ugm.partition.answers.reports import (
     ApplicationReport,
     Explanation,
@@ -30,7 +31,6 @@ from ugm.partition.answers.reports import (
     SubmissionReport,
     UserInQueue,
 )
-from ugm.partition.config.emptied import with_prospects
 from ugm.partition.engine.application import Application, PendingHeadroom
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import (

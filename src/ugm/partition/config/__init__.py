@@ -6,7 +6,6 @@ module            contents
 `compiled`        the configuration as the engine uses it: limits, also of pending work, and their schedule
 `changes`         the differences between two configurations, and the limits that fall considerably
 `plan`            the effects that another configuration would have
-`emptied`         whether a denied request can wait for a change of limits by the schedule
 `administration`  the changes of nodes, queue quotas, budgets and the configuration; limits follow their schedule
 ================  =========================================================================================
 """

@@ -7,7 +7,7 @@ The idea: a model only reports guarantees, usage and allocations of its groups (
 applied here, and whether a set of victims suffices is decided by all models and limits themselves, with the victims
 refunded. Terminating allocations count as released.
 
-The search for victims is in `ugm.partition.eviction.reclaim_search`, with the rules.
+The search for victims is in `ugm.partition.eviction.reclaim_plan`, with the rules.
 
 The cost: a pass over the allocations of the models, and for each candidate of the search a check of all models with the
 victims refunded. All of it happens under the lock.
@@ -29,8 +29,17 @@ from ugm.model import Borrower, Claim
 from ugm.partition.answers.queries import QueryRequest, SubjectQueries, require_subject
 from ugm.partition.answers.reports import Subject, UserInQueue
 from ugm.partition.engine.application import Application
-from ugm.partition.eviction.reclaim_plan import ProtectedCount, Protection, ReclaimOutcome, ReclaimPlan, ReclaimVictim
-from ugm.partition.eviction.reclaim_search import ReclaimCandidate, Victims, VictimSearch, is_entitled
+from ugm.partition.eviction.reclaim_plan import (
+    ProtectedCount,
+    Protection,
+    ReclaimCandidate,
+    ReclaimOutcome,
+    ReclaimPlan,
+    ReclaimVictim,
+    Victims,
+    VictimSearch,
+    is_entitled,
+)
 from ugm.partition.rows import Allocation, AllocationState
 from ugm.resources import Resource, sum_of
 

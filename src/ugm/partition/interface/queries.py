@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from ugm.decision import Decision, EffectiveLimit, Violation
     from ugm.identity import UserGroup
     from ugm.model import AccountState, BudgetChange
-    from ugm.partition.answers.audit import AuditReport, RunningAllocation, RunningApplication
+    from ugm.partition.admission.running_work import AuditReport, RunningAllocation, RunningApplication
     from ugm.partition.answers.model_queries import ModelReport
-    from ugm.partition.answers.owner_usage import OwnerLimits
     from ugm.partition.answers.reports import (
         ApplicationReport,
         Explanation,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
         SubmissionReport,
         SyncReport,
     )
-    from ugm.partition.answers.snapshot import PartitionSnapshot
+    from ugm.partition.answers.snapshot import OwnerLimits, PartitionSnapshot
     from ugm.partition.config.plan import ConfigPlan, ConfigPlanInput, ScheduledChange
     from ugm.partition.engine.application import ApplicationCopy, ApplicationInfo, PendingHeadroom
     from ugm.partition.rows import Allocation
@@ -393,12 +392,12 @@ class QueryOperations(PartitionParts):
         return None if found is None else found.utilization
 
     def _owner(self, kind: TrackingType, name: str, *, pending: bool = False) -> OwnerLimits | None:
-        from ugm.partition.answers.owner_usage import copy_owner  # noqa: PLC0415 - see `_Part`
+        from ugm.partition.answers.snapshot import copy_owner  # noqa: PLC0415 - see `_Part`
 
         return self._read(copy_owner, self._state, kind, require_name("name", name), pending=pending)
 
     def _copy_owners(self, kind: TrackingType) -> list[OwnerLimits]:
-        from ugm.partition.answers.owner_usage import copy_owner  # noqa: PLC0415 - see `_Part`
+        from ugm.partition.answers.snapshot import copy_owner  # noqa: PLC0415 - see `_Part`
 
         index = self._state.holding_index
         names = sorted(index.users if kind is TrackingType.USER else index.groups)
@@ -604,7 +603,7 @@ class AdministrationOperations(PartitionParts):
         Raises:
             RequestError: an item is not an allocation, or an id occurs twice.
         """
-        from ugm.partition.answers.audit import AuditReport, differences, require_running  # noqa: PLC0415 - see `_Part`
+        from ugm.partition.admission.running_work import AuditReport, differences, require_running  # noqa: PLC0415 - see `_Part`
 
         by_id, tables = require_running(running), self._read(self._state.tables.copy)
         return AuditReport(differences(tables.allocations, tables.applications, by_id))
@@ -620,7 +619,7 @@ class AdministrationOperations(PartitionParts):
         Raises:
             RequestError: the report is invalid; nothing has changed.
         """
-        from ugm.partition.answers.audit import require_differences  # noqa: PLC0415 - see `_Part`
+        from ugm.partition.admission.running_work import require_differences  # noqa: PLC0415 - see `_Part`
 
         return self._transactions.run(self._running_work.reconcile, require_differences(report))
 
