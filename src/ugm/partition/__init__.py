@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ugm.partition.answers.thresholds import ThresholdCrossed, ThresholdWatch
     from ugm.partition.config.changes import Changes, ConfigChange, Detail, LimitRisk, changes
     from ugm.partition.config.compiled import ScheduledViolation
-    from ugm.partition.config.plan import ConfigPlan, ConfigPlanInput, DrainingQueue, PlannedReduction, ScheduledChange
+    from ugm.partition.config.plan import ConfigPlan, DrainingQueue, PlannedReduction, ScheduledChange
     from ugm.partition.engine.application import ApplicationInfo, ApplicationState, GangStyle, PendingHeadroom
     from ugm.partition.eviction.preemption import PreemptionStatus
     from ugm.partition.eviction.reclaim_plan import (
@@ -62,7 +62,6 @@ __all__ = [
     "Changes",
     "ConfigChange",
     "ConfigPlan",
-    "ConfigPlanInput",
     "Detail",
     "Difference",
     "DrainingQueue",
@@ -114,7 +113,7 @@ _MODULES = {
     "ugm.partition.engine.application": "ApplicationInfo ApplicationState GangStyle PendingHeadroom",
     "ugm.partition.admission.running_work": "AuditReport Difference RunningAllocation RunningApplication",
     "ugm.partition.config.changes": "Changes ConfigChange Detail LimitRisk changes",
-    "ugm.partition.config.plan": "ConfigPlan ConfigPlanInput DrainingQueue PlannedReduction ScheduledChange",
+    "ugm.partition.config.plan": "ConfigPlan DrainingQueue PlannedReduction ScheduledChange",
     "ugm.partition.config.compiled": "ScheduledViolation",
     "ugm.partition.interface": "AbstractPartition",
     "ugm.partition.answers.model_queries": "ModelReport",

@@ -171,8 +171,7 @@ def operation_of(name: str, role: Role) -> Operation:
     return operation
 
 
-#: Every operation that a leader executes, by name. `plan` and `scheduled_changes` are made by the client from
-#: `plan_input`.
+#: Every operation that a leader executes, by name.
 OPERATIONS: Final[Mapping[str, Operation]] = {
     name: Operation(name, kind)
     for name, kind in (OPERATION_KINDS | _SESSION_KINDS).items()  # type: ignore[operator]

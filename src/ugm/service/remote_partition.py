@@ -12,16 +12,9 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
-from ugm.arguments import require_whole
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
-from ugm.partition import AbstractPartition, ConfigPlan
-from ugm.partition.config.compiled import CompiledConfig
-from ugm.partition.config.plan import (
-    make_config_plan,
-    make_scheduled_changes,
-    require_confirmed,
-)
+from ugm.partition import AbstractPartition
 from ugm.service.operations import OPERATIONS, Operation
 from ugm.service.session_interface import AbstractSessions
 
@@ -60,18 +53,9 @@ class _Remote:
     def __init__(self, connection: Caller) -> None:
         self._call: Final = connection.call
 
-    @staticmethod
-    def _then(value: Any, function: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - any result
-        """Return what a function makes of the result of a call."""
-        return function(value)
-
 
 class _AsyncRemote(_Remote):
     """The same for asyncio: ``call`` returns an awaitable, and so does each method."""
-
-    @staticmethod
-    async def _then(value: Awaitable[Any], function: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - as above
-        return function(await value)
 
     if TYPE_CHECKING:
 
@@ -97,25 +81,6 @@ def _calling(operation: Operation) -> Callable[..., Any]:
 
     call.operation = operation  # type: ignore[attr-defined]  # for promises
     return call
-
-
-def _plan(self: Any, config: PartitionConfig | None) -> Any:  # noqa: ANN401 - as declared
-    """Return the effects that another configuration would have; see `ugm.partition.AbstractPartition.plan`."""
-    compiled = CompiledConfig.of(config)
-    return self._then(self.plan_input(), lambda given: make_config_plan(given, compiled))
-
-
-def _scheduled_changes(self: Any, *, max_changes: int = 10) -> Any:  # noqa: ANN401 - as declared
-    """Return the next changes of limits by the schedule of the configuration."""
-    count = require_whole("max_changes", max_changes)
-    return self._then(self.plan_input(), lambda given: make_scheduled_changes(given, count))
-
-
-def _apply(self: Any, plan: ConfigPlan, *, confirm: bool = False) -> Any:  # noqa: ANN401 - as declared
-    """Put the configuration of a plan in force."""
-    # The effects of a plan are not sent, so its risks are known only here.
-    require_confirmed(plan, confirm=confirm)
-    return self._call(OPERATIONS["apply"], OPERATIONS["apply"].encode_arguments((plan,), {"confirm": confirm}))
 
 
 class RemotePartition(_Remote, Declarations):
@@ -161,8 +126,7 @@ class AsyncRemoteSessions(_AsyncRemote):
 
 def _with_operations(kind: type, *, of_sessions: bool) -> None:
     """Add the methods of all operations that a class does not define."""
-    local: dict[str, Callable[..., Any]] = {"plan": _plan, "scheduled_changes": _scheduled_changes, "apply": _apply}
-    local |= {name: _refused(name, instead) for name, instead in _LOCAL.items()}
+    local = {name: _refused(name, instead) for name, instead in _LOCAL.items()}
     remote = {name: _calling(one) for name, one in OPERATIONS.items() if one.is_about_sessions is of_sessions}
     for name, method in (remote if of_sessions else remote | local).items():
         if name not in vars(kind):

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, Union, final, get_args, ge
 
 import msgspec
 
+from ugm.arguments import require_instance
 from ugm.configuration import PartitionConfig
 from ugm.configuration.fields import from_data, to_data
 from ugm.decision import ALLOWED, EffectiveLimit, LimitRise, Violation
@@ -28,9 +29,7 @@ from ugm.identity import TrackingType, UserGroup
 from ugm.model import AccountState
 from ugm.partition import ConfigPlan
 from ugm.partition.answers.snapshot import PartitionSnapshot, SnapshotParts
-from ugm.partition.config.changes import Changes
 from ugm.partition.config.compiled import CompiledConfig
-from ugm.partition.config.plan import ConfigPlanInput
 from ugm.preemption import PreemptionPlan, ReductionPlan
 from ugm.queues import Acl
 from ugm.resources import Resource
@@ -157,29 +156,32 @@ def _require_config(config: object) -> object:
     return to_data(config)
 
 
-def _plan(form: tuple[str, str]) -> ConfigPlan:
-    """Return a plan that can be applied; its effects are not sent."""
-    base = CompiledConfig.of(None)._replace(version=form[1])
-    return ConfigPlan(Changes(), (), (), (), base, _compiled(form[0]))
+#: The fields of a plan that need no form.
+_EFFECTS: Final = {name: hint for name, hint in get_type_hints(ConfigPlan).items() if hint is not CompiledConfig}
+
+
+def _plan_form(plan: object) -> tuple[object, ...]:
+    checked = require_instance("plan", plan, ConfigPlan)
+    effects = (getattr(checked, name) for name in _EFFECTS)
+    return _compiled_form(checked.base), _compiled_form(checked.compiled), *effects
+
+
+def _plan(form: tuple[Any, ...]) -> ConfigPlan:
+    base, compiled, *effects = form
+    values = dict(zip(_EFFECTS, effects, strict=True))
+    return ConfigPlan(base=_from_compiled(base), compiled=_from_compiled(compiled), **values)
 
 
 def _pair(plan: object) -> tuple[object, object]:
     return (None, plan) if isinstance(plan, ReductionPlan) else (plan, None)
 
 
-_INPUT_FIELDS: Final = get_type_hints(ConfigPlanInput)
-
 #: By the annotation of a parameter or of a result.
 _FORMS: Final[Mapping[Any, _Form]] = {
     PartitionConfig | None: _Form(Any, _require_config, _config),
-    ConfigPlan: _Form(tuple[str, str], lambda plan: (_config_text(plan.compiled.config), plan.base.version), _plan),
+    ConfigPlan: _Form(tuple[(_CompiledForm, _CompiledForm, *_EFFECTS.values())], _plan_form, _plan),  # type: ignore[misc]  # made at run time
     PreemptionPlan | ReductionPlan: _Form(
         tuple[PreemptionPlan | None, ReductionPlan | None], _pair, lambda form: form[1] if form[0] is None else form[0]
-    ),
-    ConfigPlanInput: _Form(
-        tuple[(_CompiledForm, *list(_INPUT_FIELDS.values())[1:])],  # type: ignore[misc]  # made at run time
-        lambda given: (_compiled_form(given.compiled), *given[1:]),
-        lambda form: ConfigPlanInput(_from_compiled(form[0]), *form[1:]),
     ),
     PartitionSnapshot: _Form(
         tuple[_CompiledForm, SnapshotParts],
@@ -338,7 +340,7 @@ class ValueCodec:
         self.hint: Final = _wire_hint(hint) if self._form is None else self._form.hint
         #: Returns the form of JSON, or raises a ValueError.
         self.decode_strictly: Final = msgspec.json.Decoder(self.hint, dec_hook=_completed).decode
-        self._mentions_limits: Final = self._form is None and _mentions_limits(hint, set())
+        self._mentions_limits: Final = _mentions_limits(self.hint, set())
 
     @property
     def is_converted(self) -> bool:
@@ -355,8 +357,9 @@ class ValueCodec:
 
     def encode(self, value: object) -> bytes:
         """Return the JSON of a value, followed by a comma and that of the special violations if there are any."""
-        data = encode(self.to_wire(value))
-        special = self._mentions_limits and value != ALLOWED and _special_violations(value)
+        form = self.to_wire(value)
+        data = encode(form)
+        special = self._mentions_limits and value != ALLOWED and _special_violations(form)
         return b"%b,%b" % (data, encode(special)) if special else data
 
     def decode(self, data: msgspec.Raw | bytes, special: Iterable[_Special] = ()) -> Any:  # noqa: ANN401 - the value
@@ -371,9 +374,9 @@ class ValueCodec:
             except msgspec.ValidationError:
                 plain = _shortened(msgspec.json.decode(data), self.hint)
                 value = msgspec.convert(plain, self.hint, dec_hook=_completed)
-            value = self.from_wire(value)
             if self._mentions_limits and value != ALLOWED:
                 value = _with_special(value, special)
+            value = self.from_wire(value)
         except (ValueError, TypeError, RecursionError) as error:
             raise ProtocolError("malformed", f"an answer cannot be decoded: {error}") from error
         return value

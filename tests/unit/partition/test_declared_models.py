@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -20,8 +19,6 @@ from ugm.configuration import (
     QuotaTreeConfig,
     QuotaTreeDocument,
 )
-from ugm.partition.config.compiled import CompiledConfig
-from ugm.partition.config.plan import make_config_plan
 
 SUE: Final = UserGroup("sue", ("physics",))
 
@@ -151,19 +148,15 @@ def test_models_of_the_program_follow() -> None:
     ],
 )
 def test_plans_are_right(before: PartitionConfig, after: PartitionConfig) -> None:
-    """What a plan says about models is what holds after it was applied, also if another process makes the plan."""
+    """What a plan says about models is what holds after it was applied."""
     partition = used(Partition(before, cluster=Resource(gpu=10)), a=5, b=3)
     partition.submit("c", SUE, "root.b")
     partition.request("c-0", "c", Resource(gpu=2))
 
     plan = partition.plan(after)
-    copied = partition.plan_input()
-    received = pickle.loads(pickle.dumps(copied))  # noqa: S301 - written by this test
-    elsewhere = make_config_plan(received, CompiledConfig.of(after))
-    assert plan.to_dict() == elsewhere.to_dict()
     partition.apply(plan, confirm=True)
 
-    assert partition.exceeded_limits() == plan.exceeded == elsewhere.exceeded
+    assert partition.exceeded_limits() == plan.exceeded
     assert bool(plan.changes) is (before != after)
     partition.verify()
 

@@ -70,7 +70,7 @@ def test_promises(service: Service) -> None:
             with pytest.raises(CancelledError):
                 cancelled.result()
         with pytest.raises(RequestError, match="expected a method"):
-            partition.promise(partition.plan, None)
+            partition.promise(partition.wake)
         with pytest.raises(RequestError, match="no such application"):
             partition.promise(partition.complete, "none").result()
 

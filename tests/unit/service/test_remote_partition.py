@@ -28,7 +28,6 @@ from ugm.partition import (
     RunningApplication,
 )
 from ugm.partition.answers.snapshot import PartitionSnapshot
-from ugm.partition.config.plan import ConfigPlanInput, make_config_plan
 from ugm.preemption import PreemptionPlan, QueueInput, ReductionPlan
 from ugm.preemption import Victim as PreemptionVictim
 from ugm.service.operations import OPERATIONS
@@ -179,7 +178,6 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
     "update_node": [lambda p: p.update_node("n1", memory(1)), lambda p: p.update_node("n3", memory(3))],
     "remove_node": [lambda p: p.remove_node("n1"), lambda p: p.remove_node("n3")],
     "plan": [lambda p: p.plan(SECOND), lambda p: p.plan(None)],
-    "plan_input": [lambda p: p.plan_input()],
     "apply": [
         lambda p: p.apply(p.plan(SECOND)),
         lambda p: p.apply(p.plan(SECOND), confirm=True),
@@ -343,8 +341,6 @@ def comparable(result: object) -> object:
     """Return a result, or values of an object without comparison."""
     if isinstance(result, ConfigPlan):
         return result[:4], result.base.config, result.compiled.config
-    if isinstance(result, ConfigPlanInput):
-        return comparable(make_config_plan(result, result.compiled))
     if isinstance(result, PartitionSnapshot):
         snapshot = result
         users = [(snapshot.user(name), snapshot.limits_of_user(name).utilization) for name in snapshot.user_names]
@@ -477,7 +473,7 @@ def test_wrong_types(value: Any) -> None:  # noqa: ANN401 - of any type
 def test_operations_of_the_interface() -> None:
     """The table has every operation except those that the client computes from a copy."""
     sessions = {name for name, operation in OPERATIONS.items() if operation.is_about_sessions}
-    assert set(OPERATIONS) == set(CALLS) - {"plan", "scheduled_changes"} | sessions
+    assert set(OPERATIONS) == set(CALLS) | sessions
     assert sessions == {name for name in vars(AbstractSessions) if not name.startswith("_")}
 
 

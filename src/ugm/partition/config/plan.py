@@ -7,34 +7,30 @@ definition changes is made and charged again, as when the configuration is appli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
 from ugm._json_values import JsonMapping, JsonObject, attributes
 from ugm.configuration.model_kinds import ModelDefinition, unmapped_queues
 from ugm.decision import Exhaustion, Violation
-from ugm.engine_lock import ReadLocked
 from ugm.errors import RequestError, time_text
 from ugm.model import PersistentModel, QuotaModel, ReportingModel
 from ugm.partition.config.changes import Changes, LimitRisk, below_usage, changes_between, lowered_limits
 from ugm.partition.config.compiled import NEVER, CompiledConfig
 from ugm.partition.engine.model_calls import ModelFactory, row_calls
 from ugm.partition.engine.state import PartitionState, exceeded_queues
-from ugm.partition.rows import Allocation, AllocationState, ApplicationRow, PartitionRow, QueueRow, RequestRow
-from ugm.resources import Resource
 
 __all__ = [
     "ConfigPlan",
-    "ConfigPlanInput",
     "DrainingQueue",
     "ModelFacts",
+    "PlanInput",
     "PlannedReduction",
     "ScheduledChange",
-    "copy_plan_input",
     "make_config_plan",
-    "make_scheduled_changes",
     "require_confirmed",
+    "scheduled_changes",
 ]
 
 
@@ -163,87 +159,30 @@ class ModelFacts(NamedTuple):
     past: JsonMapping | None
 
 
-class ConfigPlanInput(NamedTuple):
-    """A copy of everything that a plan depends on: rows, and facts about quota models. It can be pickled."""
+class PlanInput(NamedTuple):
+    """Everything that a plan depends on, at one moment."""
 
-    #: The configuration in force.
-    compiled: CompiledConfig
+    #: A state with a copy of the rows, and with the limits of their time, which the plan changes.
+    state: PartitionState
     #: The second of the copy.
     now: int
-    user_limits_win: bool
-    #: The sum of the nodes; None if there is none.
-    cluster: Resource | None
-    #: The queues that the configuration does not name.
-    queues: tuple[QueueRow, ...]
-    applications: tuple[ApplicationRow, ...]
-    allocations: tuple[Allocation, ...]
     models: list[ModelFacts]
 
 
-def copy_plan_input(
-    state: PartitionState, read: ReadLocked, copy_models: Callable[[], list[ModelFacts]], now: Callable[[], int]
-) -> ConfigPlanInput:
-    """Copy a state.
-
-    Args:
-        state: the state.
-        read: runs a function under the lock of the state. Most of the work follows without it.
-        copy_models: copies the facts about quota models.
-        now: returns the time.
-    """
-    tables = state.tables
-    copied = read(
-        lambda: ConfigPlanInput(
-            state.compiled,
-            now(),
-            state.active_limits.user_limits_win,
-            state.row.cluster,
-            tuple(tables.queues.values()),
-            tuple(tables.applications.values()),
-            tuple(tables.allocations.values()),
-            copy_models(),
-        )
-    )
-    # Tags are a view of a mapping, which cannot be pickled.
-    applications = tuple(row._replace(tags=dict(row.tags)) for row in copied.applications)
-    return copied._replace(applications=applications)
-
-
-def _state_of(given: ConfigPlanInput) -> PartitionState:
-    """Return a state with the rows that were copied, and with the limits of their time."""
-    state = PartitionState(given.compiled.at(given.now), user_limits_win=given.user_limits_win)
-    tables = state.tables
-    tables.partition[""] = PartitionRow(cluster=given.cluster)
-    tables.queues.update((row.spec.queue_path, row) for row in given.queues)
-    tables.applications.update((row.application_id, row) for row in given.applications)
-    tables.allocations.update((row.allocation_id, row) for row in given.allocations)
-    pending = (row.allocation_id for row in given.allocations if row.state is AllocationState.PENDING)
-    tables.requests.update((name, RequestRow(number)) for number, name in enumerate(pending, 1))
-    state.rebuild()
-    return state
-
-
-def _effects_on_models(
-    given: ConfigPlanInput, state: PartitionState, compiled: CompiledConfig
-) -> tuple[list[Violation], list[Exhaustion]]:
-    """Return the limits of quota models that would be exceeded, or would begin to deny everything.
-
-    Args:
-        given: the copy.
-        state: a state with its rows.
-        compiled: another configuration.
-    """
-    factory = ModelFactory(given.cluster, cache(lambda: row_calls(state.tables)), lambda: given.now)
+def _effects_on_models(given: PlanInput, compiled: CompiledConfig) -> tuple[list[Violation], list[Exhaustion]]:
+    """Return the limits of quota models that another configuration would exceed, or that would deny everything."""
+    state, before = given.state, given.state.compiled.models
+    factory = ModelFactory(state.row.cluster, cache(lambda: row_calls(state.tables)), lambda: given.now)
     known = {(one.kind, one.name): one for one in given.models if one.kind}
     exceeded: list[Violation] = []
     exhaustions = [found for one in given.models if not one.kind for found in one.exhaustions]
     for definition in compiled.models:
         facts = known.get(definition.key)
-        if facts is not None and definition in given.compiled.models:
+        if facts is not None and definition in before:
             exceeded += facts.exceeded
             exhaustions += facts.exhaustions
         else:
-            model = factory.make(definition, facts and _replaced(given.compiled.models, facts))
+            model = factory.make(definition, facts and _replaced(before, facts))
             if isinstance(model, ReportingModel):
                 exceeded += model.exceeded()
                 exhaustions += model.exhaustions()
@@ -260,11 +199,11 @@ def _replaced(definitions: Sequence[ModelDefinition], facts: ModelFacts) -> Quot
     return model
 
 
-def make_config_plan(given: ConfigPlanInput, compiled: CompiledConfig) -> ConfigPlan:
+def make_config_plan(given: PlanInput, compiled: CompiledConfig) -> ConfigPlan:
     """Return the effects of a configuration on the state that was copied."""
-    state = _state_of(given)
+    state = given.state
     base, compiled = state.compiled, compiled.at(given.now)
-    planned, exhaustions = _effects_on_models(given, state, compiled)
+    planned, exhaustions = _effects_on_models(given, compiled)
     before = _excess((*state.exceeded_limits(), *(found for one in given.models for found in one.exceeded)))
     exhausted = {found[:5]: found.begins for one in given.models for found in one.exhaustions}
     running = exceeded_queues(state)
@@ -349,9 +288,3 @@ def require_confirmed(plan: object, *, confirm: bool) -> None:
         raise RequestError(
             "confirm", confirm, f"the plan lowers limits, which has to be confirmed: {listed}", "unconfirmed"
         )
-
-
-def make_scheduled_changes(given: ConfigPlanInput, most: int) -> tuple[ScheduledChange, ...]:
-    """Return the next changes of limits by the schedule of the configuration that was copied."""
-    state = _state_of(given)
-    return scheduled_changes(state, state.compiled, most)

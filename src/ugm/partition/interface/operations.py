@@ -70,9 +70,9 @@ OPERATION_KINDS: Final[Mapping[str, OperationKind]] = {
     **_kinds(
         Kind.SCAN,
         Role.VIEWER,
-        "plan_input audit verify explain explain_submission applications application_ids application_report "
+        "audit verify explain explain_submission applications application_ids application_report "
         "allocations allocation_ids queue queue_alone queue_paths pending nodes users user user_usage user_names "
         "groups group group_names exceeded_limits snapshot model_utilization model_reports plan_reclaim order "
-        "plan_preemption reservations plan_reductions budget_accounts",
+        "plan_preemption reservations plan_reductions budget_accounts plan scheduled_changes",
     ),
 }

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         SyncReport,
     )
     from ugm.partition.answers.snapshot import OwnerLimits, PartitionSnapshot
-    from ugm.partition.config.plan import ConfigPlan, ConfigPlanInput, ScheduledChange
+    from ugm.partition.config.plan import ConfigPlan, PlanInput, ScheduledChange
     from ugm.partition.engine.application import ApplicationCopy, ApplicationInfo, PendingHeadroom
     from ugm.partition.rows import Allocation
     from ugm.queues import Placement, QueueState
@@ -528,13 +528,6 @@ class AdministrationOperations(PartitionParts):
         compiled = CompiledConfig.of(config)
         return make_config_plan(self._plan_input(config), compiled)
 
-    def plan_input(self) -> ConfigPlanInput:
-        """Return a copy of everything that a plan depends on, so that another process can make the plan.
-
-        The lock is held for a time proportional to the number of queues, applications and allocations.
-        """
-        return self._plan_input(self._state.compiled.config)
-
     def scheduled_changes(self, *, max_changes: int = 10) -> tuple[ScheduledChange, ...]:
         """Return the next changes of limits by the schedule of the configuration in force, in their order.
 
@@ -547,13 +540,14 @@ class AdministrationOperations(PartitionParts):
         Raises:
             RequestError: *max_changes* is not a number.
         """
-        from ugm.partition.config.plan import make_scheduled_changes  # noqa: PLC0415 - see `_Part`
+        from ugm.partition.config.plan import scheduled_changes  # noqa: PLC0415 - see `_Part`
 
         count = require_whole("max_changes", max_changes)
         if self._lock.run(lambda: self._state.compiled.schedule) is None:
             # Without the copy that follows, which takes long with thousands of queues.
             return ()
-        return make_scheduled_changes(self.plan_input(), count)
+        state = self._plan_input(self._state.compiled.config).state
+        return scheduled_changes(state, state.compiled, count)
 
     def apply(self, plan: ConfigPlan, *, confirm: bool = False) -> None:
         """Put the configuration of a plan in force.
@@ -672,12 +666,14 @@ class AdministrationOperations(PartitionParts):
         change(argument)
         self._follow_config()
 
-    def _plan_input(self, config: PartitionConfig | None) -> ConfigPlanInput:
-        from ugm.partition.config.plan import copy_plan_input  # noqa: PLC0415 - see `_Part`
+    def _plan_input(self, config: PartitionConfig | None) -> PlanInput:
+        from ugm.partition.config.plan import PlanInput  # noqa: PLC0415 - see `_Part`
 
-        copy_models = partial(self._model_queries.copy_for_plan, config)
-        now = partial(self._models.clock.now, changes=False)
-        return copy_plan_input(self._state, self._lock.run, copy_models, now)
+        state, clock, models = self._state, self._models.clock, self._model_queries
+        compiled, tables, now, facts = self._read(
+            lambda: (state.compiled, state.tables.copy(), clock.now(changes=False), models.copy_for_plan(config))
+        )
+        return PlanInput(state.made_from(compiled.at(now), tables, ()), now, facts)
 
     def _verify_models(self) -> None:
         findings = self._model_queries.findings(row_calls(self._state.tables))
