@@ -40,33 +40,9 @@ QUICK: Final = settings(max_examples=examples(150), deadline=None)
 SEEDS: Final = (EVERYTHING, *(case["yaml"] for case in vectors("yunikorn/config_validation")[:40]))
 #: What edits put in: the signs of YAML, and what numbers and names trip over.
 FRAGMENTS: Final = (
+    *(": ", "- ", ", ", "<<: ", "!!str ", "!x ", "? ", "&a ", "*a", "users: ", "queues: ", *"[]{}'\"#|>%@\n\t\0é"),
     *(
-        ": ",
-        "- ",
-        ", ",
-        "[",
-        "]",
-        "{",
-        "}",
-        "'",
-        '"',
-        "#",
-        "&a ",
-        "*a",
-        "<<: ",
-        "!!str ",
-        "!x ",
-        "? ",
-        "|",
-        ">",
-        "%",
-        "@",
-    ),
-    *(
-        "\n",
         "\n  ",
-        "\t",
-        "\0",
         "---\n",
         "...\n",
         "~",
@@ -78,12 +54,13 @@ FRAGMENTS: Final = (
         "1e3",
         "0x1",
         "9223372036854775808",
+        "memory",
+        "root",
     ),
-    *("é", "memory", "users: ", "queues: ", "root"),
 )
 #: The words of the schema, so that documents made of them get past its first question.
 WORDS: Final = (
-    *(
+    *[
         "partitions",
         "name",
         "queues",
@@ -94,9 +71,15 @@ WORDS: Final = (
         "maxresources",
         "maxapplications",
         "parent",
-    ),
-    *("resources", "max", "guaranteed", "properties", "adminacl", "childtemplate", "placementrules", "value", "create"),
-    *(
+        "resources",
+        "max",
+        "guaranteed",
+        "properties",
+        "adminacl",
+        "childtemplate",
+        "placementrules",
+        "value",
+        "create",
         "filter",
         "type",
         "nodesortpolicy",
@@ -107,8 +90,17 @@ WORDS: Final = (
         "vcore",
         "root",
         "fixed",
-    ),
-    *("ana", "*", "1", "010", "2Gi", "yes", "root.a", "", "~", "a b", "fair"),
+        "ana",
+        "*",
+        "1",
+        "010",
+        "2Gi",
+        "yes",
+        "root.a",
+        "~",
+        "fair",
+    ],
+    *("", "a b"),
 )
 
 

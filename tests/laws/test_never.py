@@ -14,16 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from ugm import (
-    AllocationRequest,
-    ConfigError,
-    Decision,
-    Partition,
-    Resource,
-    UserGroup,
-    UserInQueue,
-    parse_config,
-)
+from ugm import AllocationRequest, ConfigError, Decision, Partition, Resource, UserGroup, UserInQueue, parse_config
 from ugm.config import PartitionConfig
 
 NAMES: Final = ("gpu", "disk")

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from support.quotatree_reference import PlainConsumer
 from support.quotatree_strategies import TREE, documents, info_of, newcomers
 from ugm import Claim, RequestError, Resource, UserGroup
-from ugm.quotatree import (
-    ConsumerInfo,
-    Mode,
-    QuotaManager,
-    Reason,
-    TreeModel,
-    TreeView,
-)
+from ugm.quotatree import ConsumerInfo, Mode, QuotaManager, Reason, TreeModel, TreeView
 
 FOREST = "F"
 TREES = ("T", "U")

@@ -16,15 +16,7 @@ from support.examples import examples
 from support.reduction_scenes import LEAVES, ReductionScene, drawn_reduction
 from ugm import Resource
 from ugm.identity import is_below
-from ugm.preemption import (
-    AllocationFacts,
-    QueueFacts,
-    Reduction,
-    ReductionPlan,
-    ReductionTimer,
-    World,
-    plan_reductions,
-)
+from ugm.preemption import AllocationFacts, QueueFacts, Reduction, ReductionPlan, ReductionTimer, World, plan_reductions
 
 
 def scenes(due: int) -> st.SearchStrategy[ReductionScene]:

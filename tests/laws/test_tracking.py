@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 
 from ugm import Manager, Request, RequestError, Resource, UserGroup
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
-from ugm.testing import (
-    exposed,
-    partitions,
-    queue_paths,
-    request_streams,
-    requests,
-    resources,
-    verify_all,
-)
+from ugm.testing import exposed, partitions, queue_paths, request_streams, requests, resources, verify_all
 
 #: A configuration, earlier requests, and one more request.
 Scene = tuple[PartitionConfig, list[Request], Request]

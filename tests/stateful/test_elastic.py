@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -103,11 +102,5 @@ class ElasticMachine(RuleBasedStateMachine):
             self.read_all()
 
 
-class DeepElasticMachine(ElasticMachine):
-    """The same with many more steps."""
-
-
 TestElastic = ElasticMachine.TestCase
 TestElastic.settings = settings(max_examples=examples(100), stateful_step_count=40)
-TestDeepElastic = pytest.mark.deep(DeepElasticMachine.TestCase)
-TestDeepElastic.settings = settings(max_examples=2000, stateful_step_count=60)

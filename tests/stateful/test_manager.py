@@ -14,7 +14,6 @@ from ugm.testing import TrackerMachine
 from ugm.tracking import GroupUsage, Tracker, UserUsage
 
 SMALL = settings(max_examples=max(20, examples(60)), stateful_step_count=30)
-DEEP = settings(max_examples=3000, stateful_step_count=60)
 
 
 class LenientMachine(TrackerMachine):
@@ -70,21 +69,9 @@ class TrackerOnlyMachine(TrackerMachine):
         return OnlyTracker(config)
 
 
-class DeepMachine(TrackerMachine):
-    """The same with many more steps."""
-
-
-class DeepLenientMachine(LenientMachine):
-    """The same with many more steps."""
-
-
 TestManager = TrackerMachine.TestCase
 TestManager.settings = SMALL
 TestLenientManager = LenientMachine.TestCase
 TestLenientManager.settings = SMALL
 TestTrackerOnly = pytest.mark.ci(TrackerOnlyMachine.TestCase)
 TestTrackerOnly.settings = SMALL
-TestDeepManager = pytest.mark.deep(DeepMachine.TestCase)
-TestDeepManager.settings = DEEP
-TestDeepLenientManager = pytest.mark.deep(DeepLenientMachine.TestCase)
-TestDeepLenientManager.settings = DEEP

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
@@ -26,7 +25,6 @@ from ugm.model import QuotaModel
 from ugm.quotatree import ForestModel, Mode, QuotaManager
 
 SMALL: Final = settings(max_examples=examples(40), stateful_step_count=25)
-DEEP: Final = settings(max_examples=1000, stateful_step_count=30)
 
 ELASTIC: Final = ElasticConfig(
     groups=(
@@ -99,11 +97,5 @@ class ModelsMachine(StoreMachine):
         assert states[0] == states[1]
 
 
-class DeepModelsMachine(ModelsMachine):
-    """The same for much longer."""
-
-
 TestModels = ModelsMachine.TestCase
 TestModels.settings = SMALL
-TestDeepModels = pytest.mark.deep(DeepModelsMachine.TestCase)
-TestDeepModels.settings = DEEP

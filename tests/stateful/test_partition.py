@@ -16,7 +16,6 @@ from ugm.model import QuotaModel
 from ugm.testing import PartitionMachine
 
 SMALL: Final = settings(max_examples=max(10, examples(40)), stateful_step_count=30)
-DEEP: Final = settings(max_examples=2000, stateful_step_count=60)
 
 
 class LenientMachine(PartitionMachine):
@@ -53,22 +52,6 @@ class LenientBesideMachine(BesideMachine):
     group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "unless-user-limited"
 
 
-class DeepMachine(PartitionMachine):
-    """The same for much longer."""
-
-
-class DeepLenientMachine(LenientMachine):
-    """The same for much longer."""
-
-
-class DeepBesideMachine(BesideMachine):
-    """The same for much longer."""
-
-
-class DeepLenientBesideMachine(LenientBesideMachine):
-    """The same for much longer."""
-
-
 TestPartition = PartitionMachine.TestCase
 TestPartition.settings = SMALL
 TestLenient = LenientMachine.TestCase
@@ -79,11 +62,3 @@ TestFollowed = pytest.mark.ci(FollowedMachine.TestCase)
 TestFollowed.settings = SMALL
 TestLenientBeside = pytest.mark.ci(LenientBesideMachine.TestCase)
 TestLenientBeside.settings = SMALL
-TestDeepPartition = pytest.mark.deep(DeepMachine.TestCase)
-TestDeepPartition.settings = DEEP
-TestDeepLenient = pytest.mark.deep(DeepLenientMachine.TestCase)
-TestDeepLenient.settings = DEEP
-TestDeepBeside = pytest.mark.deep(DeepBesideMachine.TestCase)
-TestDeepBeside.settings = DEEP
-TestDeepLenientBeside = pytest.mark.deep(DeepLenientBesideMachine.TestCase)
-TestDeepLenientBeside.settings = DEEP

@@ -10,7 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -24,7 +23,6 @@ from ugm.preemption import Outcome, PreemptionPlan, ReductionPlan
 from ugm.store import StoredPartition, open_partition
 
 SMALL: Final = settings(max_examples=examples(16), stateful_step_count=20)
-DEEP: Final = settings(max_examples=300, stateful_step_count=50)
 
 QUEUES: Final = ("root.a", "root.b.x", "root.b.y")
 ALLOCATIONS: Final = st.sampled_from([f"n{number}" for number in range(12)])
@@ -259,11 +257,3 @@ class PreemptionMachine(RuleBasedStateMachine):
 
 TestPreemption: Final = PreemptionMachine.TestCase
 TestPreemption.settings = SMALL
-
-
-class DeepPreemptionMachine(PreemptionMachine):
-    """The same, longer."""
-
-
-TestPreemptionOften: Final = pytest.mark.deep(DeepPreemptionMachine.TestCase)
-TestPreemptionOften.settings = DEEP

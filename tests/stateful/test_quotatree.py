@@ -17,7 +17,6 @@ from ugm import RequestError
 from ugm.quotatree import Mode, QuotaManager
 
 SMALL = settings(max_examples=examples(60), stateful_step_count=30)
-DEEP = settings(max_examples=3000, stateful_step_count=60)
 
 
 class TreeMachine(RuleBasedStateMachine):
@@ -123,11 +122,5 @@ class TreeMachine(RuleBasedStateMachine):
         self.manager.verify()
 
 
-class DeepMachine(TreeMachine):
-    """The same for much longer."""
-
-
 TestTree = TreeMachine.TestCase
 TestTree.settings = SMALL
-TestDeepTree = pytest.mark.deep(DeepMachine.TestCase)
-TestDeepTree.settings = DEEP

@@ -18,7 +18,6 @@ from ugm.partition import AbstractPartition
 from ugm.testing import PartitionMachine
 
 SMALL: Final = settings(max_examples=examples(20), stateful_step_count=30)
-DEEP: Final = settings(max_examples=1000, stateful_step_count=60)
 
 
 class RemoteMachine(PartitionMachine):
@@ -50,19 +49,7 @@ class ModelsMachine(RemoteMachine):
         return [Licences(4), Backlog()]
 
 
-class DeepMachine(RemoteMachine):
-    """The same for much longer."""
-
-
-class DeepModelsMachine(ModelsMachine):
-    """The same for much longer."""
-
-
 TestRemote = RemoteMachine.TestCase
 TestRemote.settings = SMALL
 TestModels = pytest.mark.ci(ModelsMachine.TestCase)
 TestModels.settings = SMALL
-TestDeepRemote = pytest.mark.deep(DeepMachine.TestCase)
-TestDeepRemote.settings = DEEP
-TestDeepModels = pytest.mark.deep(DeepModelsMachine.TestCase)
-TestDeepModels.settings = DEEP

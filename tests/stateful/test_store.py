@@ -20,7 +20,6 @@ from ugm.store import StoredPartition, open_partition
 from ugm.testing import PartitionMachine
 
 SMALL: Final = settings(max_examples=examples(20), stateful_step_count=30)
-DEEP: Final = settings(max_examples=300, stateful_step_count=50)
 
 
 class StoreMachine(PartitionMachine):
@@ -73,27 +72,9 @@ class BesideMachine(StoreMachine):
         return [Licences(4), Backlog()]
 
 
-class DeepMachine(StoreMachine):
-    """The same for much longer."""
-
-
-class DeepGroupMachine(GroupMachine):
-    """The same for much longer."""
-
-
-class DeepBesideMachine(BesideMachine):
-    """The same for much longer."""
-
-
 TestStore = StoreMachine.TestCase
 TestStore.settings = SMALL
 TestGroup = GroupMachine.TestCase
 TestGroup.settings = SMALL
 TestBeside = pytest.mark.ci(BesideMachine.TestCase)
 TestBeside.settings = SMALL
-TestDeepStore = pytest.mark.deep(DeepMachine.TestCase)
-TestDeepStore.settings = DEEP
-TestDeepGroup = pytest.mark.deep(DeepGroupMachine.TestCase)
-TestDeepGroup.settings = DEEP
-TestDeepBeside = pytest.mark.deep(DeepBesideMachine.TestCase)
-TestDeepBeside.settings = DEEP

@@ -24,7 +24,7 @@ FEW: Final = 4
 
 def examples(count: int) -> int:
     """Return how many examples the profile in force draws where a full run draws *count*."""
-    return max(1, count * min(settings().max_examples, ALL) // ALL)
+    return max(1, count * settings().max_examples // ALL)
 
 
 def seeds(few: int, count: int) -> list[Any]:

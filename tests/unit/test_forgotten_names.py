@@ -132,71 +132,6 @@ def resources_of_allocations() -> Operation:
     return operate
 
 
-def resources_of_nodes() -> Operation:
-    """Resources that only one node ever offers."""
-    partition = Partition(CONFIG, cluster=CLUSTER)
-
-    def operate(number: int) -> None:
-        partition.add_node(f"node-{number}", Resource({"vcore": 5, f"example.com/device-{number}": 1}))
-        partition.update_node(f"node-{number}", Resource({"vcore": 5, f"example.com/other-{number}": 1}))
-        partition.remove_node(f"node-{number}")
-
-    return operate
-
-
-def resources_of_quotas() -> Operation:
-    """Resources that only the quota of one namespace ever names, with and without a cluster."""
-    partitions = [Partition(CONFIG), Partition(CONFIG, cluster=CLUSTER)]
-
-    def operate(number: int) -> None:
-        for partition in partitions:
-            quota = Resource({f"example.com/quota-{number}": 1})
-            assert partition.submit("app", UserGroup("ana"), f"root.a.space-{number}", quota=quota)
-            partition.complete("app")
-
-    return operate
-
-
-def resources_of_requests() -> Operation:
-    """Resources that nobody has, and that are only asked for."""
-    partition = Partition(CONFIG, cluster=CLUSTER)
-    partition.submit("app", UserGroup("ana"), "root.b")
-
-    def operate(number: int) -> None:
-        usage = Resource({f"example.com/none-{number}": 1})
-        assert not partition.allocate("x", "app", usage)
-        assert not partition.check("app", usage)
-        partition.request("x", "app", usage)
-        partition.release("x")
-
-    return operate
-
-
-def resources_of_limits_set_by_hand() -> Operation:
-    """Resources that only a limit set by hand ever names: of a user that stays, and of one that goes."""
-    manager = Manager(CONFIG)
-    ana = UserGroup("ana", ("dev",))
-    manager.increase("root.b", "stays", ONE, ana)
-    kept = manager.get_group_tracker("dev")
-    assert kept is not None
-    kept.set_max_resources(Resource(kept=1), "root.b")
-
-    def operate(number: int) -> None:
-        user = UserGroup(f"user-{number}")
-        assert manager.increase("root.b", "app", ONE, user)
-        for name in ("ana", user.name):
-            tracker = manager.get_user_tracker(name)
-            assert tracker is not None
-            tracker.set_max_resources(Resource({f"example.com/{name}-{number}": 1}), "root.b")
-            tracker.set_max_resources(Resource({f"example.com/{name}-{number}": 2, "vcore": 100}), "root.b")
-        assert not manager.check("root.b", "stays", Resource({f"example.com/ana-{number}": 3}), ana)
-        assert not manager.check("root.b", "stays", Resource(kept=2), ana)
-        manager.decrease_tracked_resource("root.b", "app", ONE, remove_app=True, user=user)
-        manager.verify()
-
-    return operate
-
-
 #: By what comes and goes: how a run begins, and how many names it has by default.
 RUNS: Final = {
     "manager": (through_a_manager, 8_000),
@@ -206,10 +141,6 @@ RUNS: Final = {
     "models": (with_other_models, 1_000),
     "elastic-groups": (elastic_groups, 2_000),
     "resources-of-allocations": (resources_of_allocations, 2_000),
-    "resources-of-nodes": (resources_of_nodes, 1_500),
-    "resources-of-quotas": (resources_of_quotas, 1_500),
-    "resources-of-limits-set-by-hand": (resources_of_limits_set_by_hand, 1_500),
-    "resources-of-requests": (resources_of_requests, 2_000),
 }
 
 

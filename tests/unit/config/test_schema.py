@@ -7,14 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from support.config_cases import EVERYTHING
-from ugm.config import (
-    Extensions,
-    LimitConfig,
-    NodeSortPolicy,
-    QueueConfig,
-    QueueResources,
-    parse_config,
-)
+from ugm.config import Extensions, LimitConfig, NodeSortPolicy, QueueConfig, QueueResources, parse_config
 from ugm.errors import RequestError
 from ugm.resources import Resource
 

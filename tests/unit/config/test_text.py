@@ -9,11 +9,7 @@ import pytest
 from support.config_cases import EVERYTHING, problems_of
 from ugm._documents.builder import MAX_PROBLEMS
 from ugm._documents.loader import MAX_BYTES
-from ugm.config import (
-    dump_config,
-    load_config,
-    parse_config,
-)
+from ugm.config import dump_config, load_config, parse_config
 from ugm.errors import ConfigError, printable
 
 SMALL = "partitions: [{queues: [{name: a}]}]"

@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 
 from ugm import RequestError, Resource
-from ugm.elastic import (
-    ElasticGroup,
-    ElasticQuota,
-    ElasticTree,
-    Pod,
-    Sharer,
-    declared_group,
-    share,
-    status,
-    verify,
-)
+from ugm.elastic import ElasticGroup, ElasticQuota, ElasticTree, Pod, Sharer, declared_group, share, status, verify
 
 #: Of no use anywhere.
 WRONG: Any = {"cpu": 1}

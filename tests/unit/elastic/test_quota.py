@@ -6,15 +6,7 @@ import pytest
 
 from support.elastic_fixtures import group
 from ugm import RequestError, Resource
-from ugm.elastic import (
-    DEFAULT_GROUP,
-    ROOT_GROUP,
-    AdmissionRules,
-    ElasticGroup,
-    ElasticQuota,
-    ElasticTree,
-    Pod,
-)
+from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, AdmissionRules, ElasticGroup, ElasticQuota, ElasticTree, Pod
 
 TEN = Resource(cpu=10)
 

@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.partition_fixtures import (
-    CREATING,
-    OLD,
-    config,
-    memory,
-    refused,
-    under_old,
-)
+from support.partition_fixtures import CREATING, OLD, config, memory, refused, under_old
 from ugm import Partition
 
 NEW = config(

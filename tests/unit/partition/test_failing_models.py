@@ -12,14 +12,7 @@ from typing import Final
 import pytest
 
 from support.examples import pairs
-from support.failing_models import (
-    CHANGES,
-    Failing,
-    ResettableFailing,
-    ResettableStarting,
-    Starting,
-    ledger_of,
-)
+from support.failing_models import CHANGES, Failing, ResettableFailing, ResettableStarting, Starting, ledger_of
 from support.locks import is_locked
 from support.partition_fixtures import SUE, BrokenError, config, memory, shown
 from ugm import AllocationRequest, Decision, Partition, ReentrantCallError, Resource, Violation

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from support.partition_fixtures import (
-    BOB,
-    SUE,
-    Waiting,
-    changing_nothing,
-    partition_of,
-)
+from support.partition_fixtures import BOB, SUE, Waiting, changing_nothing, partition_of
 from ugm import AllocationRequest, Claim, Decision, Partition, Resource, Violation
 
 

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.partition_fixtures import (
-    CREATING,
-    SUE,
-    TEMPLATE,
-    config,
-    memory,
-    partition_of,
-    started,
-    under_old,
-)
+from support.partition_fixtures import CREATING, SUE, TEMPLATE, config, memory, partition_of, started, under_old
 from ugm import Partition, Resource
 
 

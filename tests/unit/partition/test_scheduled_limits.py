@@ -13,16 +13,7 @@ from hypothesis import strategies as st
 
 from support.examples import examples
 from support.partition_fixtures import SUE, memory
-from ugm import (
-    ConfigError,
-    Partition,
-    RequestError,
-    Resource,
-    TrackingType,
-    UserInQueue,
-    Violation,
-    parse_config,
-)
+from ugm import ConfigError, Partition, RequestError, Resource, TrackingType, UserInQueue, Violation, parse_config
 from ugm.config import PartitionConfig, QueueConfig, QueueResources, ScheduledLimit, dump_config, export_config
 from ugm.configuration import LimitExtensions
 from ugm.configuration.schedules import parse_entry

@@ -16,18 +16,7 @@ from starlette.testclient import TestClient
 
 from support.logs import own_records
 from support.partition_fixtures import changing_nothing
-from support.server_fixtures import (
-    CONFIG,
-    SECRET,
-    SUE,
-    TOKEN,
-    UPLOAD,
-    YAML,
-    busy,
-    client,
-    create_partition,
-    served,
-)
+from support.server_fixtures import CONFIG, SECRET, SUE, TOKEN, UPLOAD, YAML, busy, client, create_partition, served
 from support.service_fixtures import eventually
 from ugm import Problem, RequestError, UserInQueue, parse_config
 from ugm.config import PartitionConfig, QueueConfig

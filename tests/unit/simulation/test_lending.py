@@ -16,15 +16,7 @@ from ugm.cli.report.page import page
 from ugm.cli.report.terminal import render
 from ugm.configuration import PartitionConfig
 from ugm.elastic.model import GROUP_TAG
-from ugm.simulation import (
-    GroupLending,
-    GroupReclaim,
-    Job,
-    JobOrderName,
-    Recorder,
-    Report,
-    simulate,
-)
+from ugm.simulation import GroupLending, GroupReclaim, Job, JobOrderName, Recorder, Report, simulate
 
 KINDS: Final = ("elastic", "tree")
 CONFIG: Final = parse_config("partitions: [{queues: [{name: q}]}]").partition()

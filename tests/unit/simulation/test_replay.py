@@ -24,15 +24,7 @@ from ugm.config import (
 from ugm.identity import ancestors
 from ugm.ordering.ratios import Ratio, fair_maximum
 from ugm.ordering.sort_settings import QueueSettings
-from ugm.simulation import (
-    Job,
-    JobOrderName,
-    JobRejection,
-    LimitSummary,
-    UserImpact,
-    WaitingTime,
-    simulate,
-)
+from ugm.simulation import Job, JobOrderName, JobRejection, LimitSummary, UserImpact, WaitingTime, simulate
 
 Mode = Literal["always", "unless-user-limited"]
 

@@ -11,14 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ugm import Partition, Resource, UserGroup
-from ugm.config import (
-    BudgetConfig,
-    Extensions,
-    PartitionConfig,
-    QueueConfig,
-    QueueResources,
-    ThresholdConfig,
-)
+from ugm.config import BudgetConfig, Extensions, PartitionConfig, QueueConfig, QueueResources, ThresholdConfig
 from ugm.configuration import LimitExtensions, ScheduledLimit
 from ugm.simulation import Job, Report, simulate
 

@@ -10,18 +10,7 @@ from typing import Any, Final
 import pytest
 
 from support.partition_fixtures import config
-from support.store_fixtures import (
-    allocation,
-    filled,
-    fold,
-    held,
-    names,
-    put,
-    removed,
-    replayed,
-    submitted,
-    written,
-)
+from support.store_fixtures import allocation, filled, fold, held, names, put, removed, replayed, submitted, written
 from ugm import RequestError, Resource
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.rows import AllocationState, Change, ConfigurationRow, NodeRow, PartitionRow, QueueRow, RequestRow

@@ -7,19 +7,9 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from support.tracking_fixtures import ONE, SUE, group, partition, user
-from ugm import (
-    InvariantError,
-    Manager,
-    Partition,
-    Resource,
-    parse_config,
-)
+from ugm import InvariantError, Manager, Partition, Resource, parse_config
 from ugm.configuration import PartitionConfig, QueueConfig
-from ugm.testing import (
-    TrackerMachine,
-    check_never_above,
-    verify_all,
-)
+from ugm.testing import TrackerMachine, check_never_above, verify_all
 from ugm.tracking import Tracker
 
 

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from support.tracking_fixtures import BOB, ONE, SUE, group, partition, user
-from ugm import (
-    Manager,
-    Request,
-    Resource,
-    TrackingType,
-    UserGroup,
-    Violation,
-)
+from ugm import Manager, Request, Resource, TrackingType, UserGroup, Violation
 from ugm.testing import exposed
 
 
