@@ -294,10 +294,13 @@ class Reservations:
         """Return whether a request has a reservation."""
         return allocation_id in self._stored().values()
 
-    def may_reserve(self, queue_path: str) -> bool:
-        """Return whether a request of a queue may get a reservation that no other request has."""
-        taken = {path for one in self._planned or () for path in one.queue_paths}
-        return any(self._queue_settings.reserves(path) and path not in taken for path in ancestors(queue_path))
+    def free(self) -> set[str]:
+        """Return the queues that reserve capacity, and whose reservation no request has."""
+        settings = self._queue_settings
+        paths: Iterable[str] = settings.reserving
+        if settings.has_reserving_template:
+            paths = (path for path in self._state.tree.queues if settings.reserves(path))
+        return set(paths).difference(*(one.queue_paths for one in self._planned or ()))
 
     def have_ended(self) -> bool:
         """Return whether the last grant of the trial has ended a reservation."""

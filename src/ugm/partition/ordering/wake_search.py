@@ -18,7 +18,7 @@ from typing import Final, final
 
 from ugm.counters import fits
 from ugm.decision import Violation
-from ugm.identity import TrackingType
+from ugm.identity import TrackingType, ancestors
 from ugm.model import UserRank
 from ugm.ordering.sort_settings import QueueSettings
 from ugm.partition.admission.admission import AdmissionControl
@@ -158,10 +158,11 @@ class WakeSearch:
 
     def _candidates(self) -> dict[RequestClass, None]:
         """Return the classes with requests that may fit, or that may get a reservation."""
-        if not self._is_reserving:
+        free = self._reservations.free() if self._is_reserving else None
+        if not free:
             return self._classes.open
-        reservations, blocked = self._reservations, self._classes.blocked_by_queues()
-        may_reserve = (one for one in blocked if reservations.may_reserve(one.queue_path))
+        blocked = self._classes.blocked_by_queues()
+        may_reserve = (one for one in blocked if not free.isdisjoint(ancestors(one.queue_path)))
         return self._classes.open | dict.fromkeys(may_reserve)
 
     def _rank(self) -> UserRank | None:
