@@ -1,7 +1,7 @@
 """Passes durable changes to the clients that follow them, in order and without gaps.
 
-A client that has not read what was sent gets no more, so that a slow one uses no memory. When it has read everything,
-it continues from the changes in memory, or from those in the store.
+Each follower has a task. It sends some changes, from memory or from the store, and waits until the client has read them
+and there are more. So a slow client uses no memory.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ __all__ = ["SESSION_TABLES", "ChangeFeed"]
 
 #: The tables that clients do not follow.
 SESSION_TABLES: Final = frozenset({"session", "answer", "owner", "model"})
-#: The number of changes that are kept in memory, and of those that are read from the store at once.
+#: The number of changes that are kept in memory, and of those that are sent at once.
 _KEPT: Final = 10_000
-_READ: Final = 500
-#: The first message: the changes after this number follow.
-_BEGIN: Final = b'["change",%d,[]]\n'
+_PART: Final = 500
+
+
+def _change_line(number: int, data: bytes) -> bytes:
+    return b'["change",%d,[%b]]\n' % (number, data)
 
 
 @final
@@ -42,84 +44,81 @@ class ChangeFeed:
         self._durable = last
         #: The last changes, with their lines; empty for those that concern sessions only.
         self._lines: Final = deque[tuple[int, bytes]](maxlen=_KEPT)
-        #: For each connection the last change that was sent; None while others are being read for it.
-        self._followers: Final[dict[Connection, int | None]] = {}
+        self._followers: Final[dict[Connection, asyncio.Task[None]]] = {}
+        #: Set when there are more durable changes, and replaced then.
+        self._news = asyncio.Event()
 
     def add(self, number: int, data: bytes) -> None:
         """Add a change that is not durable yet."""
-        self._lines.append((number, b'["change",%d,[%b]]\n' % (number, data) if data else b""))
+        self._lines.append((number, _change_line(number, data) if data else b""))
 
     def publish(self, durable: int) -> None:
-        """Note that the changes up to a number are durable, and send them."""
+        """Note that the changes up to a number are durable, and have them sent."""
         self._durable = durable
-        for connection in tuple(self._followers):
-            self.push(connection)
+        if self._followers:
+            self._news.set()
+            self._news = asyncio.Event()
 
     def follow(self, connection: Connection, after: int) -> None:
         """Send all changes after a number to a connection; -1 for the last one."""
+        self.leave(connection)
         if after > self._durable:
             connection.close(Refused("too-far-behind", f"there is no change {after}"))
-            return
-        self._followers[connection] = begin = self._durable if after < 0 else after
-        if begin + 1 >= self._first:
-            connection.send(_BEGIN % begin)
-        self.push(connection)
-
-    @property
-    def _first(self) -> int:
-        """The number of the first change in memory, or of the next one."""
-        return self._lines[0][0] if self._lines else self._durable + 1
+        else:
+            sending = self._send(connection, self._durable if after < 0 else after)
+            self._followers[connection] = asyncio.get_running_loop().create_task(sending)
 
     def leave(self, connection: Connection) -> None:
         """Send no more to a connection."""
-        self._followers.pop(connection, None)
+        task = self._followers.pop(connection, None)
+        if task is not None:
+            task.cancel()
 
-    def push(self, connection: Connection) -> None:
-        """Send further changes to a connection that has read the ones before."""
-        position = self._followers.get(connection)
-        if position is None or connection.is_paused or position >= self._durable:
-            return
-        first = self._first
+    def close(self) -> None:
+        """Send no more to all connections."""
+        for connection in tuple(self._followers):
+            self.leave(connection)
+
+    async def _send(self, connection: Connection, position: int) -> None:
+        # The first message states the number after which the changes begin.
+        begin = _change_line(position, b"")
+        while True:
+            try:
+                found = self._kept(position)
+                if found is None and self._location is not None:
+                    found = await asyncio.to_thread(self._stored, self._location, position)
+            except StoreError:
+                # The client connects again.
+                connection.abort()
+                return
+            if found is None:
+                reason = f"the changes after {position} are not available any more"
+                connection.close(Refused("too-far-behind", reason))
+                return
+            connection.send(begin + b"".join([data for _, data in found]))
+            begin, position = b"", found[-1][0] if found else position
+            # Only when this was written, at the end of the iteration of the loop, it is known whether the client reads.
+            await asyncio.sleep(0)
+            await connection.writable.wait()
+            if position >= self._durable:
+                await self._news.wait()
+
+    def _kept(self, position: int) -> list[tuple[int, bytes]] | None:
+        """Return durable changes after a number that are in memory; None if the first one is not."""
+        first = self._lines[0][0] if self._lines else self._durable + 1
         if position + 1 < first:
-            self._followers[connection] = None
-            asyncio.get_running_loop().create_task(self._read(connection, position))
-            return
-        for index in range(position + 1 - first, len(self._lines)):
-            number, data = self._lines[index]
-            if number > self._durable or connection.is_paused:
-                break
-            position = number
-            connection.send(data)
-        self._followers[connection] = position
+            return None
+        begin, end = position + 1 - first, min(position + _PART, self._durable) + 1 - first
+        return [self._lines[index] for index in range(begin, end)]
 
-    async def _read(self, connection: Connection, position: int) -> None:
-        """Send changes from the store."""
-        try:
-            found = None if self._location is None else await asyncio.to_thread(self._stored, position)
-        except StoreError:
-            # The client connects again.
-            connection.abort()
-            return
-        if connection not in self._followers:
-            return
-        if found is None:
-            connection.close(Refused("too-far-behind", f"the changes after {position} are not available any more"))
-            return
-        connection.send(_BEGIN % position)
-        for number, data in found:
-            position = number
-            connection.send(data)
-        self._followers[connection] = position
-        self.push(connection)
-
-    def _stored(self, position: int) -> list[tuple[int, bytes]] | None:
-        assert self._location is not None  # noqa: S101 - checked by the caller
-        with StoreReader(self._location) as reader:
-            found = reader.changes(position, _READ)
+    @staticmethod
+    def _stored(location: StoreLocation, position: int) -> list[tuple[int, bytes]] | None:
+        with StoreReader(location) as reader:
+            found = reader.changes(position, _PART)
         if found is None:
             return None
         lines = []
         for number, _, _, changes in found:
             shown = [one for one in changes if one.table not in SESSION_TABLES]
-            lines.append((number, b'["change",%d,%b]\n' % (number, encode_changes(shown)) if shown else b""))
+            lines.append((number, _change_line(number, encode_changes(shown)[1:-1]) if shown else b""))
         return lines

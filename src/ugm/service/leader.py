@@ -24,9 +24,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic, perf_counter, time_ns
-from typing import Any, Final, final
+from typing import Final, final
 
 from ugm.errors import RequestError
 from ugm.partition import Partition
@@ -34,18 +35,19 @@ from ugm.partition.engine.transaction import EventOutbox
 from ugm.partition.rows import Change
 from ugm.service.change_feed import ChangeFeed
 from ugm.service.errors import FencedError
-from ugm.service.operations import Operation, operation_of
+from ugm.service.operations import OPERATIONS, Operation, answer_line
 from ugm.service.server import Connection
-from ugm.service.sessions import LeaderSessions, Session, SessionRows
+from ugm.service.sessions import LeaderSessions, Session
 from ugm.service.status import ServiceStatus, StandbyStatus, Times
-from ugm.service.values import encode, encode_error
+from ugm.service.values import encode
 from ugm.service.wire import Age, Bye, Call, ClientMessage, Follow, Hello, Moved, Refused, Staleness, Welcome, line
 from ugm.store.errors import StoreDamagedError, StoreDeposedError, StoreError
+from ugm.store.reader import Loaded
 from ugm.store.row_tables import encode_changes, prepared
 from ugm.store.store import Store
 from ugm.store.transaction_log import ChangeClock, stored_changes
 
-__all__ = ["Leader", "LeaderLog"]
+__all__ = ["RENEWAL", "Heartbeat", "Leader", "LeaderLog"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -60,6 +62,8 @@ _TIDY: Final = 60.0
 _FORGET: Final = 3600.0
 #: The time without an answer of the store after which clients are sent to other processes, in seconds.
 _SILENCE: Final = 3.0
+#: The maximum time for which a leader restores its partition before another process may replace it, in seconds.
+_RESTORING: Final = 600.0
 #: A standby that has not reported for this time is not listed any more, in seconds.
 _REPORTED: Final = 3.0
 
@@ -104,13 +108,18 @@ class LeaderLog:
         self.changes: list[Change] = []
         self.data: list[bytes] = []
         self.is_followed: bool = False
-        #: Refuses changes of an operation by raising a RequestError.
-        self.check: Callable[[Sequence[object]], None] | None = None
+        #: Refuses changes of an operation by raising a RequestError; set by the leader.
+        self.check: Callable[[Sequence[object]], None] = lambda _: None
 
     @property
     def number(self) -> int:
         """The number of the last transaction."""
         return self._number if self.store is None else self.store.number
+
+    @property
+    def is_encoded(self) -> bool:
+        """True if a store or a client needs the encoded form of changes."""
+        return self.store is not None or self.is_followed
 
     def require_ready(self) -> None:
         """Check that this process may change the partition.
@@ -134,14 +143,13 @@ class LeaderLog:
         Raises:
             RequestError: a value cannot be stored, or the client may not change it.
         """
-        if self.check is not None:
-            self.check(changes)
+        self.check(changes)
         self.add(stored_changes(changes))
         self._has_written = True
 
     def add(self, changes: list[Change]) -> None:
         """Collect changes, which the store accepts."""
-        if changes and (self.store is not None or self.is_followed):
+        if changes and self.is_encoded:
             self.data.append(_encoded(changes))
         self.changes += changes
 
@@ -178,13 +186,53 @@ class LeaderLog:
 
 
 @final
+class Heartbeat:
+    """Shows that this process leads, and writes changes in doubt; in a thread of its own.
+
+    Args:
+        store: the store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store: Final = store
+        self._ended: Final = Event()
+        self._began: Final = monotonic()
+        #: The leader; None while its partition is being restored.
+        self.leader: Leader | None = None
+        self._thread: Final = Thread(target=self._run, name="ugm-heartbeat", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        store = self._store
+        while not self._ended.wait(RENEWAL):
+            leader, now = self.leader, monotonic()
+            if now > (self._began + _RESTORING if leader is None else leader.seen_at + _HANGS):
+                continue
+            failure: StoreError | None = None
+            try:
+                if leader is not None and leader.log.outage is not None:
+                    store.flush()
+                if leader is None or now - leader.confirmed_at > RENEWAL / 2:
+                    store.renew()
+            except StoreError as error:
+                failure = error
+            if leader is not None:
+                leader.note_soon(now, failure)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ended.set()
+        self._thread.join()
+
+
+@final
 class Leader:
     """Executes operations for sessions in the thread of the loop; a `ugm.service.server.Clients`.
 
     Args:
         partition: the partition, whose log is *log*.
         log: the log.
-        rows: the tables of sessions.
+        loaded: the content of the store; None without a store.
         outbox: the events for subscribers.
         feed: passes changes to clients that follow.
         name_and_address: the name and the address of this process.
@@ -196,7 +244,7 @@ class Leader:
         self,
         partition: Partition,
         log: LeaderLog,
-        rows: SessionRows,
+        loaded: Loaded | None,
         outbox: EventOutbox,
         feed: ChangeFeed,
         name_and_address: tuple[str, str],
@@ -207,34 +255,31 @@ class Leader:
         self.partition: Final = partition
         self.log: Final = log
         self._store: Final = log.store
-        self._rows: Final = rows
         self._outbox: Final = outbox
         self._feed: Final = feed
         self._on_resigned: Final = on_resigned
         self._has_resigned = False
         self._name_and_address: Final = name_and_address
-        self.sessions: Final = LeaderSessions(partition, rows, log.add, self._now, max_sessions, self._note_standby)
+        now = log.clock.of_change
+        self.sessions: Final = LeaderSessions(partition, loaded, log.add, now, max_sessions, self._note_standby)
+        log.check = self.sessions.require_own
         #: Answers that wait for a transaction: its number, the connection and the line.
         self._waiting: Final = deque[tuple[int, Connection, bytes]]()
         #: The transactions with events for subscribers: the number, and that of the last event.
         self._events: Final = deque[tuple[int, int]]()
         self._is_watching = False
-        self._confirmed_at = self._batch_began = self._seen_at = monotonic()
+        self._batch_began = monotonic()
+        #: When the store confirmed last that this process leads, and when this loop had its last answer.
+        self.confirmed_at: float = self._batch_began
+        self.seen_at: float = self._batch_began
         #: By name: the status, and when it was reported.
         self._standbys: Final[dict[str, tuple[StandbyStatus, float]]] = {}
         self._commits: Final = Times()
         self._operations: Final = Times()
         self._scans: Final = ThreadPoolExecutor(2, "ugm-query")
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
-        self._ended: Final = Event()
-        self._thread: Final = Thread(target=self._beat, name="ugm-heartbeat", daemon=True)
-        if self._store is not None:
-            self._thread.start()
         # What opening has changed, for example the configuration, is the first transaction.
         self.commit()
-
-    def _now(self) -> int:
-        return self.log.clock.of_change()
 
     @property
     def durable(self) -> int:
@@ -253,26 +298,24 @@ class Leader:
         if hello.is_reader:
             connection.send(line(Welcome(connection.version, "", self.term)))
             return
-        session: Session | None
         if hello.session:
             session = self.sessions.by_name.get(hello.session)
-            refusal = Refused("session-unknown", f"the session {hello.session} does not exist")
-            if session is not None and session.row["token"] != connection.token_name:
-                session = None
+            if session is None or session.row["token"] != connection.token_name:
+                connection.close(Refused("session-unknown", f"the session {hello.session} does not exist"))
+                return
+        elif self.log.outage:
+            connection.close(Moved(""))
+            return
         else:
             self.log.clock.begin()
-            session = None if self.log.outage else self.sessions.open(hello.client, connection.token_name)
-            refusal = Refused("too-many-sessions", "there are too many sessions with allocations or a connection")
-            if self.log.outage:
-                connection.close(Moved(""))
+            session = self.sessions.open(hello.client, connection.token_name)
+            if session is None:
+                reason = "there are too many sessions with allocations or a connection"
+                connection.close(Refused("too-many-sessions", reason))
                 return
-        if session is None:
-            connection.close(refusal)
-            return
-        if isinstance(session.peer, Connection):
+        if session.peer is not None:
             session.peer.close(Moved(""))
-        session.peer, session.role = connection, connection.role
-        connection.session = session
+        session.peer, session.role, connection.session = connection, connection.role, session
         self.commit()
         self._answer(connection, self.log.number, line(Welcome(connection.version, session.name, self.term)))
 
@@ -281,7 +324,7 @@ class Leader:
         began, count = perf_counter(), 0
         self._batch_began = monotonic()
         if connection.is_reader:
-            seconds = 0.0 if self._store is None or self._is_confirmed() else self._batch_began - self._confirmed_at
+            seconds = 0.0 if self._is_confirmed() else self._batch_began - self.confirmed_at
             connection.send(line(Age(Staleness(seconds, self.durable))))
         for message in messages:
             if type(message) is Call:
@@ -298,79 +341,66 @@ class Leader:
         """Note that a connection was lost. Its session is kept, because the client may return."""
         session = connection.session
         self._feed.leave(connection)
-        if isinstance(session, Session) and session.peer is connection:
+        if session is not None and session.peer is connection:
             session.peer, session.lost_at = None, monotonic()
 
-    def readable(self, connection: Connection) -> None:
-        """Send further changes to a connection that has read the ones before."""
-        self._feed.push(connection)
-
     def _leave(self, connection: Connection) -> None:
-        session = connection.session
         self.disconnected(connection)
-        if isinstance(session, Session) and not self.log.outage:
+        if connection.session is not None and not self.log.outage:
             self.log.clock.begin()
-            self.sessions.drop(session)
+            self.sessions.drop(connection.session)
             self.commit()
 
     # Operations
 
     def _execute(self, connection: Connection, call: Call) -> None:
         session, number = connection.session, call.number
-        if isinstance(session, Session):
+        if session is not None:
             session.acknowledge(call.acknowledged)
             kept = session.answers.get(number)
             if kept is not None:
                 self._answer(connection, *kept)
                 return
-        else:
-            session = None
-        answer = self._run(connection, session, call)
-        if answer is not None:
-            changed = self.commit(session, number, answer)
-            # While the store is unavailable, changes are refused at once, so only queries have been executed.
-            self._answer(connection, changed or self.log.number, answer, may_wait=bool(changed))
-
-    def _run(self, connection: Connection, session: Session | None, call: Call) -> bytes | None:
-        """Return the line with the answer to an operation; None if another thread is going to answer."""
+        known = OPERATIONS.get(call.operation)
+        if known is not None and known.is_scan:
+            self._scans.submit(self._scan, connection, call)
+            return
+        self.sessions.caller = session
         try:
-            operation = operation_of(call.operation, connection.role)
-            given = operation.decode_arguments(call.arguments)
-            if operation.is_scan:
-                self._scan(connection, operation, call.number, given)
-                return None
-            if operation.is_change:
-                _require_session(session)
-                self.log.clock.begin()
-            self.sessions.caller, self.log.check = session, self._check_of(session)
-            target = self.sessions if operation.is_about_sessions else self.partition
-            if operation.is_about_sessions and operation.is_change:
-                self.log.require_ready()
-            return b'["result",%d,%b]\n' % (call.number, operation.result.encode(operation.run(target, given)))
-        except Exception as error:  # noqa: BLE001 - an unexpected one is logged
-            return b'["error",%d,%b]\n' % (call.number, encode_error(error))
+            answer = answer_line(call, connection.role, self._target)
         except BaseException as error:
             self.resign(StoreError("", f"an operation was interrupted: {error!r}"))
             raise
         finally:
-            self.sessions.caller = self.log.check = None
+            self.sessions.caller = None
+        changed = self.commit(session, number, answer)
+        # While the store is unavailable, changes are refused at once, so only queries have been executed.
+        self._answer(connection, changed or self.log.number, answer, may_wait=bool(changed))
 
-    def _check_of(self, session: Session | None) -> Callable[[Sequence[object]], None] | None:
-        if session is None or not session.is_bounded:
-            return None
-        return lambda changes: self.sessions.require_own(changes, session)
+    def _target(self, operation: Operation) -> object:
+        """Return the object that executes an operation of the caller.
 
-    def _scan(self, connection: Connection, operation: Operation, number: int, given: Any) -> None:  # noqa: ANN401 - of a derived class
-        """Execute a query over the whole partition in another thread."""
+        Raises:
+            RequestError: the caller is a reader, and may change nothing.
+            FencedError: its session was fenced.
+            StoreError: the store accepts no changes now.
+        """
+        caller = self.sessions.caller
+        if operation.is_change:
+            if caller is None:
+                raise RequestError("operation", "change", "the connection is read-only", "operation-unavailable")
+            if caller.row["is_fenced"]:
+                raise FencedError(caller.name)
+            self.log.clock.begin()
+            if operation.is_about_sessions:
+                self.log.require_ready()
+        return self.sessions if operation.is_about_sessions else self.partition
 
-        def work() -> None:
-            try:
-                data = b'["result",%d,%b]\n' % (number, operation.result.encode(operation.run(self.partition, given)))
-            except Exception as error:  # noqa: BLE001 - as above
-                data = b'["error",%d,%b]\n' % (number, encode_error(error))
+    def _scan(self, connection: Connection, call: Call) -> None:
+        """Execute a query over the whole partition, in another thread."""
+        data = answer_line(call, connection.role, lambda _: self.partition)
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(lambda: self._answer(connection, self.log.number, data, may_wait=False))
-
-        self._scans.submit(work)
 
     # Commits
 
@@ -381,16 +411,15 @@ class Leader:
             return 0
         more: list[Change] = []
         if session is not None:
-            slot = session.keep(number, log.number + 1, answer)
-            more = self._rows.note_owners(log.changes, session.name, self._now())
-            more.append(Change("answer", f"{session.name}:{slot}", None, (number, answer.decode())))
+            more = self.sessions.note_owners(log.changes, session)
+            more.append(session.keep(number, log.number + 1, answer))
         try:
             change, data = log.take(more)
         except BaseException as error:
             # The changes are in memory only.
             self.resign(StoreError("", f"a change could not be appended: {error}"))
             raise
-        if self._store is not None or log.is_followed:
+        if log.is_encoded:
             self._feed.add(change, data)
         if self._outbox.has_subscribers:
             self._events.append((change, self._outbox.last_event))
@@ -409,15 +438,14 @@ class Leader:
             data: the line.
             may_wait: whether the line waits while the store is unavailable.
         """
-        store = self._store
-        is_durable = store is None or (number <= store.durable and not self._waiting and self._is_confirmed())
+        is_durable = number <= self.durable and not self._waiting and self._is_confirmed()
         if is_durable or (self.log.outage is not None and not may_wait):
             connection.send(data)
         else:
             self._waiting.append((number, connection, data))
 
     def _is_confirmed(self) -> bool:
-        return monotonic() - self._confirmed_at < _LEASE
+        return self._store is None or monotonic() - self.confirmed_at < _LEASE
 
     def _watch(self) -> None:
         """Wait for the next commit, unless this happens already."""
@@ -435,9 +463,13 @@ class Leader:
         self._commits.add(1, monotonic() - began)
         self._note(began, failure)
 
+    def note_soon(self, began: float, failure: StoreError | None) -> None:
+        """Note an answer of the store to a request that began at a time, from any thread."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._note, began, failure)
+
     def _note(self, began: float, failure: StoreError | None) -> None:
-        """Note an answer of the store to a request that began at a time."""
-        self._seen_at = monotonic()
+        self.seen_at = monotonic()
         if self._has_resigned:
             return
         if isinstance(failure, (StoreDeposedError, StoreDamagedError)):
@@ -449,7 +481,7 @@ class Leader:
             self.log.outage = failure
             self._redirect()
             return
-        self.log.outage, self._confirmed_at = None, max(began, self._confirmed_at)
+        self.log.outage, self.confirmed_at = None, max(began, self.confirmed_at)
         if self._store is not None:
             self._deliver(self._store.durable)
             if self._store.number > self._store.durable:
@@ -458,7 +490,7 @@ class Leader:
     def _deliver(self, durable: int) -> None:
         """Send what waits for transactions up to a number."""
         waiting = self._waiting
-        if self._store is None or self._is_confirmed():
+        if self._is_confirmed():
             while waiting and waiting[0][0] <= durable:
                 _, connection, data = waiting.popleft()
                 connection.send(data)
@@ -468,11 +500,11 @@ class Leader:
 
     def _redirect(self) -> None:
         """While the store is silent, let the clients try other processes."""
-        if monotonic() - self._confirmed_at > _SILENCE:
-            self._confirmed_at = monotonic() - _LEASE
+        if monotonic() - self.confirmed_at > _SILENCE:
+            self.confirmed_at = monotonic() - _LEASE
             others = [one.address for one, _ in self._standbys.values()]
             for session in self.sessions.by_name.values():
-                if isinstance(session.peer, Connection):
+                if session.peer is not None:
                     session.peer.close(Moved(others[0] if others else ""))
 
     def resign(self, failure: StoreError) -> None:
@@ -481,27 +513,6 @@ class Leader:
             self.log.outage, self._has_resigned = failure, True
             _LOGGER.warning("this process leads no more: %s", failure)
             self._on_resigned()
-
-    def _beat(self) -> None:
-        """Show that this process is active, and write the changes in doubt; in a thread of its own."""
-        store, log, call_soon = self._store, self.log, self._loop.call_soon_threadsafe
-        assert store is not None  # noqa: S101 - otherwise there is no thread
-        while not self._ended.wait(RENEWAL):
-            began = monotonic()
-            if began - self._seen_at > _HANGS:
-                continue
-            failure: StoreError | None = None
-            try:
-                if log.outage is not None:
-                    store.flush()
-                if began - self._confirmed_at > RENEWAL / 2:
-                    store.renew()
-            except StoreError as error:
-                failure = error
-            try:
-                call_soon(self._note, began, failure)
-            except RuntimeError:
-                return
 
     # Status
 
@@ -539,7 +550,7 @@ class Leader:
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
 
     async def close(self) -> None:
-        """Wait until all changes are durable, and stop the threads. The store stays open."""
+        """Wait until all changes are durable. The store stays open."""
         self._tidying.cancel()
         if self._store is not None and not self._has_resigned:
             try:
@@ -548,20 +559,5 @@ class Leader:
             except StoreError as error:
                 _LOGGER.warning("changes are in doubt: %s", error)
         self._has_resigned = True
-        self._ended.set()
+        self._feed.close()
         self._scans.shutdown(wait=False)
-        if self._store is not None:
-            await asyncio.to_thread(self._thread.join)
-
-
-def _require_session(session: Session | None) -> None:
-    """Check that a client may change anything.
-
-    Raises:
-        RequestError: it is a reader.
-        FencedError: its session was fenced.
-    """
-    if session is None:
-        raise RequestError("operation", "change", "the connection is read-only", "operation-unavailable")
-    if session.row["is_fenced"]:
-        raise FencedError(session.name)

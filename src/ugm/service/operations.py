@@ -19,9 +19,10 @@ from ugm.partition import AbstractPartition, AllocationRequest
 from ugm.partition.interface.operations import OPERATION_KINDS, Kind, OperationKind, Role
 from ugm.service.errors import ProtocolError
 from ugm.service.session_interface import AbstractSessions
-from ugm.service.values import ANNOTATIONS, ValueCodec, encode
+from ugm.service.values import ANNOTATIONS, ValueCodec, encode, encode_error
+from ugm.service.wire import Call
 
-__all__ = ["OPERATIONS", "Operation", "operation_of"]
+__all__ = ["OPERATIONS", "Operation", "answer_line"]
 
 #: The argument in an error of msgspec.
 _PLACE: Final = re.compile(r"at `\$\.(\w+)")
@@ -108,7 +109,7 @@ class Operation:
             raise RequestError("usage", None, "expected a Resource")
         return args, kwargs
 
-    def decode_arguments(self, data: msgspec.Raw) -> Any:  # noqa: ANN401 - of a derived class
+    def decode_arguments(self, data: msgspec.Raw | bytes) -> Any:  # noqa: ANN401 - of a derived class
         """Return the arguments of their JSON.
 
         Raises:
@@ -169,6 +170,23 @@ def operation_of(name: str, role: Role) -> Operation:
         needed = operation.role.name.lower()
         raise RequestError("operation", name, f"it needs the role {needed}, not {role.name.lower()}", "forbidden")
     return operation
+
+
+def answer_line(call: Call, role: Role, target: Callable[[Operation], Any]) -> bytes:
+    """Execute an operation for a client with a role, and return the line with its result or error.
+
+    Args:
+        call: the call.
+        role: the role.
+        target: returns the partition or the sessions for the operation, or raises an error.
+    """
+    try:
+        operation = operation_of(call.operation, role)
+        given = operation.decode_arguments(call.arguments)
+        value = operation.run(target(operation), given)
+        return b'["result",%d,%b]\n' % (call.number, operation.result.encode(value))
+    except Exception as error:  # noqa: BLE001 - an unexpected one is logged
+        return b'["error",%d,%b]\n' % (call.number, encode_error(error))
 
 
 #: Every operation that a leader executes, by name.

@@ -27,6 +27,7 @@ from ugm.errors import RequestError
 from ugm.partition.interface.operations import Role
 from ugm.service.addresses import MAX_CLIENT_NAME, Address
 from ugm.service.errors import ProtocolError
+from ugm.service.sessions import Session
 from ugm.service.wire import (
     MAX_LINE,
     OLDEST_VERSION,
@@ -136,10 +137,6 @@ class Clients(Protocol):
         """Handle messages of a client that was welcomed."""
         ...
 
-    def readable(self, connection: Connection) -> None:
-        """Send more to a connection that has read everything."""
-        ...
-
     def disconnected(self, connection: Connection) -> None:
         """Forget a connection that was lost."""
         ...
@@ -159,15 +156,16 @@ class Connection(Link[ClientMessage]):
         self._listener: Final = listener
         self._is_closing = False
         self._is_greeted = False
-        #: Whether the client does not read what was sent.
-        self.is_paused: bool = False
+        #: Set while the client reads what was sent.
+        self.writable: Final = asyncio.Event()
+        self.writable.set()
         #: Set by the greeting.
         self.version: int = VERSION
         self.token_name: str = ""
         self.role: Role = Role.ADMIN
         self.is_reader: bool = False
         #: The session; None for a reader, and before the greeting.
-        self.session: object | None = None
+        self.session: Session | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note the connection, unless there are too many."""
@@ -235,15 +233,14 @@ class Connection(Link[ClientMessage]):
 
     def pause_writing(self) -> None:
         """Read no more while the client does not read."""
-        self.is_paused = True
+        self.writable.clear()
         self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Read again."""
-        self.is_paused = False
+        self.writable.set()
         if not self._is_closing:
             self.transport.resume_reading()
-            self._listener.clients.readable(self)
 
     def close(self, last: Moved | Refused) -> None:
         """Send a last message, and close the connection when the client has read everything."""

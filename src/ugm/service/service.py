@@ -37,12 +37,11 @@ from ugm.service.addresses import Address, LeaderAccess, parse_addresses
 from ugm.service.change_feed import ChangeFeed
 from ugm.service.client import BlockingConnection
 from ugm.service.errors import UnavailableError
-from ugm.service.leader import RENEWAL, Leader, LeaderLog
+from ugm.service.leader import RENEWAL, Heartbeat, Leader, LeaderLog
 from ugm.service.operations import Operation
 from ugm.service.remote_partition import RemotePartition, RemoteSessions
 from ugm.service.server import ClientLimits, Listener, Security
 from ugm.service.session_interface import AbstractSessions
-from ugm.service.sessions import SessionRows
 from ugm.service.standby import LeaderWatch, Reports, Standby
 from ugm.service.status import ServiceStatus
 from ugm.service.wire import Moved
@@ -50,7 +49,7 @@ from ugm.store.database import LeaderRecord
 from ugm.store.errors import StoreDamagedError, StoreError, StoreHeldError
 from ugm.store.following import FollowingPartition, read_partition
 from ugm.store.partition import ModelCapture, require_added_models, restored_parts
-from ugm.store.reader import StoreLocation, StoreReader
+from ugm.store.reader import Loaded, StoreLocation, StoreReader
 from ugm.store.store import Store, open_store
 from ugm.store.transaction_log import ChangeClock
 
@@ -64,8 +63,6 @@ _RETRY: Final = 0.2
 #: A standby tries to lead if the leader has been silent for this time, in seconds: it may have been killed. Whether it
 #: may lead, the store decides. An active leader is silent for shorter times.
 _ATTEMPT: Final = 4 * RENEWAL
-#: The maximum time for which a leader restores its partition before another process may replace it, in seconds.
-_RESTORING: Final = 600.0
 #: The minimum of `ServiceSettings.takeover`, in seconds.
 _SHORTEST_TAKEOVER: Final = 0.5
 #: The hosts that stand for all addresses of a machine.
@@ -139,48 +136,22 @@ class _ServedPartition(Partition):
 
 
 class _Parts(NamedTuple):
-    """The parts of a partition that this process is going to lead."""
+    """The parts of a partition that this process is going to lead; in memory, it has no store."""
 
     state: PartitionState
     models: ModelSet
     clock: ChangeClock
-    rows: SessionRows
-    store: Store | None
-
-
-@final
-class _Caller:
-    """Executes operations in this process while it leads, or at the leader; for programs in a process of the service.
-
-    Args:
-        service: the service.
-    """
-
-    def __init__(self, service: Service) -> None:
-        self._service: Final = service
-        self._guard: Final = Lock()
-        self._connection: BlockingConnection | None = None
-
-    def call(self, operation: Operation, arguments: bytes, /) -> Any:  # noqa: ANN401 - the result of the operation
-        """Execute an operation and return its result."""
-        engine = self._service.engine
-        if engine is not None and not operation.is_change and not operation.is_about_sessions:
-            given = operation.decode_arguments(arguments)  # type: ignore[arg-type]  # bytes are as good
-            return operation.run(engine, given)
-        return self._remote().call(operation, arguments)
-
-    def _remote(self) -> BlockingConnection:
-        with self._guard:
-            if self._connection is None:
-                self._connection = self._service.connect()
-            return self._connection
+    store: Store | None = None
+    loaded: Loaded | None = None
+    heartbeat: Heartbeat | None = None
 
     def close(self) -> None:
-        """Close the connection to the leader, if there is one."""
-        with self._guard:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        """Close the store."""
+        if self.heartbeat is not None:
+            self.heartbeat.close()
+        if self.store is not None:
+            with suppress(StoreError):
+                self.store.close()
 
 
 @final
@@ -248,15 +219,19 @@ class Service:
         self._give_up_at = inf
         #: The addresses with their ports; empty until the service listens.
         self.addresses: tuple[Address, ...] = ()
-        #: The partition while this process leads; otherwise None.
-        self.engine: AbstractPartition | None = None
-        self._caller: Final = _Caller(self)
+        #: The connection to the leader for `call`, which is opened when it is first needed.
+        self._connection: BlockingConnection | None = None
+        self._connecting: Final = Lock()
         #: The partition, in this process or at the leader. It can be used from any thread while the service runs.
-        self.partition: Final[AbstractPartition] = RemotePartition(self._caller)
+        self.partition: Final[AbstractPartition] = RemotePartition(self)
         #: The sessions of all clients.
-        self.sessions: Final[AbstractSessions] = RemoteSessions(self._caller)
-        #: The term while this process leads; otherwise 0.
-        self.term: int = 0
+        self.sessions: Final[AbstractSessions] = RemoteSessions(self)
+
+    @property
+    def term(self) -> int:
+        """The term while this process leads; otherwise 0."""
+        leader = self._leader
+        return 0 if leader is None else leader.term
 
     @property
     def announced(self) -> Address:
@@ -312,7 +287,10 @@ class Service:
         A service that is stopped before it serves, or while it starts, ends at once, and cannot be started again.
         """
         self.stop_soon()
-        self._caller.close()
+        with self._connecting:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
         # A thread that runs only later finds that the service was stopped.
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()
@@ -324,6 +302,20 @@ class Service:
         if loop is not None and stopping is not None:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(stopping.set)
+
+    def call(self, operation: Operation, arguments: bytes, /) -> Any:  # noqa: ANN401 - the result of the operation
+        """Execute an operation with encoded arguments; for `partition` and `sessions`.
+
+        Queries are executed in this process while it leads, and everything else by the leader.
+        """
+        leader = self._leader
+        if leader is not None and not operation.is_change and not operation.is_about_sessions:
+            return operation.run(leader.partition, operation.decode_arguments(arguments))
+        with self._connecting:
+            if self._connection is None:
+                self._connection = self.connect()
+            connection = self._connection
+        return connection.call(operation, arguments)
 
     def connect(self) -> BlockingConnection:
         """Connect to the leader, starting from this process, which knows its address."""
@@ -360,14 +352,7 @@ class Service:
 
     async def _serve(self, stopping: asyncio.Event) -> None:
         if self._location is None:
-            lock = EngineLock()
-            models = ModelSet(self._models or (), lock)
-            user_limits_win = self._settings.group_limits == "unless-user-limited"
-            state = PartitionState(CompiledConfig.of(None), user_limits_win=user_limits_win, lock=lock)
-            models.restore((), None, list, {})
-            clock = ChangeClock(0, time.time)
-            models.clock.follow(clock)
-            await self._lead(_Parts(state, models, clock, SessionRows({}), None), stopping)
+            await self._lead(self._in_memory(), stopping)
             return
         while not stopping.is_set():
             reports = asyncio.create_task(self._reports.run(str(self.announced), self._standby))
@@ -376,12 +361,23 @@ class Service:
             finally:
                 reports.cancel()
                 await asyncio.wait((reports,))
-            if parts is not None and parts.store is not None:
+            if parts is not None:
                 try:
                     await self._lead(parts, stopping)
                 finally:
-                    with suppress(StoreError):
-                        await asyncio.to_thread(parts.store.close)
+                    await asyncio.to_thread(parts.close)
+
+    def _in_memory(self) -> _Parts:
+        lock = EngineLock()
+        models, clock = ModelSet(self._models or (), lock), ChangeClock(0, time.time)
+        state = PartitionState(CompiledConfig.of(None), user_limits_win=self._user_limits_win, lock=lock)
+        models.restore((), None, list, {})
+        models.clock.follow(clock)
+        return _Parts(state, models, clock)
+
+    @property
+    def _user_limits_win(self) -> bool:
+        return self._settings.group_limits == "unless-user-limited"
 
     # Standing by
 
@@ -398,9 +394,8 @@ class Service:
                         return parts
                     self._note_ready()
                 except asyncio.CancelledError:
-                    found = await attempt
-                    if found is not None and found.store is not None:
-                        await asyncio.to_thread(found.store.close)
+                    if (found := await attempt) is not None:
+                        await asyncio.to_thread(found.close)
                     raise
                 except Exception as error:
                     pause = _RETRY
@@ -440,40 +435,38 @@ class Service:
                 leader = reader.find_leader()
         self._standby.leader = "" if leader is None else leader.address
         is_silent = watch.is_silent(leader)
-        if leader is not None and leader.silent_for < _ATTEMPT and not is_silent:
-            self._follow(location)
-            return None
+        if leader is None or is_silent or leader.silent_for >= _ATTEMPT:
+            with suppress(StoreHeldError):
+                return self._opened(location, leader if is_silent else None)
+        self._follow(location)
+        return None
+
+    def _opened(self, location: StoreLocation, replaced: LeaderRecord | None) -> _Parts:
+        """Become the leader of the store, and restore its partition.
+
+        Raises:
+            StoreHeldError: another process leads.
+        """
         lock = EngineLock()
         models = ModelSet(self._models or (), lock)
         capture = ModelCapture(lock, models)
-        replaced = leader if is_silent else None
+        address = str(self.announced)
+        store = open_store(location, holder=self.name, address=address, replacing=replaced, capture=capture)
+        heartbeat = Heartbeat(store)
         try:
-            store = open_store(
-                location, holder=self.name, address=str(self.announced), replacing=replaced, capture=capture
-            )
-        except StoreHeldError:
-            self._follow(location)
-            return None
-        if replaced is not None:
-            _LOGGER.warning("%s has replaced the leader %s, which was silent", self.name, replaced.holder)
-        try:
-            with _Renewal(store):
-                return self._restored(store, models, capture, lock)
+            if replaced is not None:
+                _LOGGER.warning("%s has replaced the leader %s, which was silent", self.name, replaced.holder)
+            loaded = store.load()
+            state, clock = restored_parts(loaded, models, lock, user_limits_win=self._user_limits_win)
+            require_added_models(state.row.added_models, are_given=self._models is not None)
+            clock.clock = time.time
+            capture.store = store
         except BaseException:
+            heartbeat.close()
             with suppress(StoreError):
                 store.close()
             raise
-
-    def _restored(self, store: Store, models: ModelSet, capture: ModelCapture, lock: EngineLock) -> _Parts:
-        loaded, user_limits_win = store.load(), self._settings.group_limits == "unless-user-limited"
-        rows = SessionRows(loaded.tables)
-        for transaction in loaded.tail:
-            rows.apply(transaction.changes)
-        state, clock = restored_parts(loaded, models, lock, user_limits_win=user_limits_win)
-        require_added_models(state.row.added_models, are_given=self._models is not None)
-        clock.clock = time.time
-        capture.store = store
-        return _Parts(state, models, clock, rows, store)
+        return _Parts(state, models, clock, store, loaded, heartbeat)
 
     def _follow(self, location: StoreLocation) -> None:
         """Read the newest changes for readers."""
@@ -500,19 +493,12 @@ class Service:
         resigned, log, outbox = asyncio.Event(), LeaderLog(parts.store, parts.clock), EventOutbox(self._subscribers)
         partition = _ServedPartition(parts.state, parts.models, outbox, log)
         partition.start(self._config, parts.clock.at // 1000)
-        feed = ChangeFeed(self._location, log.number)
-        leader = Leader(
-            partition,
-            log,
-            parts.rows,
-            outbox,
-            feed,
-            (self.name, str(self.announced)),
-            self._settings.limits.sessions,
-            resigned.set,
-        )
-        self._listener.clients, self.engine, self.term = leader, partition, leader.term
-        self._leader = leader
+        feed, name_and_address = ChangeFeed(self._location, log.number), (self.name, str(self.announced))
+        maximum = self._settings.limits.sessions
+        leader = Leader(partition, log, parts.loaded, outbox, feed, name_and_address, maximum, resigned.set)
+        self._listener.clients = self._leader = leader
+        if parts.heartbeat is not None:
+            parts.heartbeat.leader = leader
         waits = [asyncio.create_task(event.wait()) for event in (stopping, resigned)]
         try:
             self._note_ready()
@@ -521,34 +507,6 @@ class Service:
             for wait in waits:
                 wait.cancel()
             self._standby.leader = ""
-            self._listener.clients, self.engine, self.term = self._standby, None, 0
-            self._leader = None
+            self._listener.clients, self._leader = self._standby, None
             await leader.close()
             self._listener.close_connections(Moved(""))
-
-
-@final
-class _Renewal:
-    """Shows that a process leads while it restores the partition.
-
-    Args:
-        store: its store.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store: Final = store
-        self._ended: Final = Event()
-        self._end: Final = monotonic() + _RESTORING
-        self._thread: Final = Thread(target=self._run, name="ugm-heartbeat", daemon=True)
-
-    def _run(self) -> None:
-        while not self._ended.wait(RENEWAL) and monotonic() < self._end:
-            with suppress(StoreError):
-                self._store.renew()
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()

@@ -21,9 +21,7 @@ has as many slots as it had outstanding changes at most.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heappop, heappush
 from secrets import token_hex
 from time import monotonic
 from typing import Any, Final, final
@@ -35,8 +33,9 @@ from ugm.partition.interface.operations import Role
 from ugm.partition.rows import Change
 from ugm.service.session_interface import AbstractSessions, SessionAllocation, SessionReport
 from ugm.service.status import ServiceStatus
+from ugm.store.reader import Loaded
 
-__all__ = ["LeaderSessions", "Session", "SessionRows"]
+__all__ = ["LeaderSessions", "Session"]
 
 
 @final
@@ -48,121 +47,48 @@ class Session:
         row: its row.
     """
 
-    __slots__ = ("_free", "_numbers", "_slots", "answers", "lost_at", "name", "peer", "role", "row")
+    __slots__ = ("_free", "_slots", "answers", "held", "lost_at", "name", "peer", "role", "row")
 
     def __init__(self, name: str, row: Mapping[str, Any]) -> None:
         self.name: Final = name
         self.row: Mapping[str, Any] = row
+        #: The allocations that it owns, including pending ones.
+        self.held: Final[set[str]] = set()
         #: The number of the change, and the line, of each answer that is not acknowledged, by the number of its call.
         self.answers: Final[dict[int, tuple[int, bytes]]] = {}
+        #: The slot of each of these answers, and the slots without an answer that is needed.
         self._slots: Final[dict[int, int]] = {}
-        #: Slots without an answer that is needed, the lowest first.
-        self._free: Final[list[int]] = []
+        self._free: list[int] = []
         #: The role of the client that is connected, or was last.
         self.role: Role = Role.ADMIN
         #: The connection; None while the client is not connected.
-        self.peer: object | None = None
+        self.peer: Any = None
         #: When the connection was lost, on the monotonic clock; 0 if this leader has not seen it.
         self.lost_at: float = 0.0
 
-    @property
-    def is_bounded(self) -> bool:
-        """True if the client may change only what clients with its token have obtained."""
-        return self.role < Role.OPERATOR
-
-    def keep(self, number: int, change: int, line: bytes) -> int:
-        """Keep the answer to a call until it is acknowledged, and return its slot."""
-        slot = heappop(self._free) if self._free else len(self._slots)
+    def keep(self, number: int, change: int, line: bytes) -> Change:
+        """Keep the answer to a call until it is acknowledged, and return the change of its row."""
+        slot = self._free.pop() if self._free else len(self._slots)
         self.answers[number], self._slots[number] = (change, line), slot
-        return slot
+        return Change("answer", f"{self.name}:{slot}", None, (number, line.decode()))
 
-    def restore(self, slot: int, number: int, line: str) -> None:
-        """Keep an answer of an earlier leader."""
-        self.answers[number], self._slots[number] = (0, line.encode()), slot
-
-    def complete_slots(self) -> None:
-        """Find the free slots after all answers were restored."""
-        used = self._slots.values()
-        self._free[:] = sorted(set(range(max(used, default=-1) + 1)).difference(used))
+    def restore(self, slots: Mapping[int, tuple[int, str]]) -> None:
+        """Keep the answers of an earlier leader, which are given by their slots."""
+        for slot, (number, line) in sorted(slots.items(), key=lambda item: item[1][0]):
+            self.answers[number], self._slots[number] = (0, line.encode()), slot
+        self._free = [slot for slot in range(max(slots, default=-1)) if slot not in slots]
 
     def acknowledge(self, number: int) -> None:
         """Forget the answers up to a number; the client never repeats these calls."""
         if self.answers and next(iter(self.answers)) <= number:
             for one in [one for one in self.answers if one <= number]:
                 del self.answers[one]
-                heappush(self._free, self._slots.pop(one))
+                self._free.append(self._slots.pop(one))
 
-    @property
-    def slots(self) -> range:
-        """All slots that may have a row."""
-        return range(len(self._slots) + len(self._free))
-
-
-@final
-class SessionRows:
-    """The tables of sessions, answers and owners. A standby applies changes to them; a leader makes changes.
-
-    Args:
-        tables: the rows of a store by table.
-    """
-
-    __slots__ = ("held", "owners", "tables")
-
-    def __init__(self, tables: Mapping[str, Mapping[str, Any]]) -> None:
-        self.tables: Final[dict[str, dict[str, Any]]] = {
-            name: dict(tables.get(name, ())) for name in ("session", "answer", "owner")
-        }
-        #: The session of each allocation, and since when in milliseconds since 1970.
-        self.owners: Final[dict[str, tuple[str, int]]] = self.tables["owner"]
-        #: The allocations of each session.
-        self.held: Final = defaultdict[str, set[str]](set)
-        for allocation_id, (session, _) in self.owners.items():
-            self.held[session].add(allocation_id)
-
-    def apply(self, changes: Iterable[Change]) -> None:
-        """Apply changes; those of other tables are skipped."""
-        for table, key, _, new, _ in changes:
-            rows = self.tables.get(table)
-            if rows is None:
-                continue
-            if table == "owner":
-                self._move(key, rows.get(key), new)
-            if new is None:
-                rows.pop(key, None)
-            else:
-                rows[key] = new
-
-    def _move(self, allocation_id: str, old: tuple[str, int] | None, new: tuple[str, int] | None) -> None:
-        if old is not None:
-            self.held[old[0]].discard(allocation_id)
-        if new is not None:
-            self.held[new[0]].add(allocation_id)
-
-    def note_owners(self, changes: Iterable[Change], session: str, at: int) -> list[Change]:
-        """Note the owners that follow from the changes of an operation of a session, and return the changes of rows."""
-        found = []
-        for table, key, old, new, _ in changes:
-            if table != "allocation":
-                continue
-            if old is None:
-                owner = self.owners[key] = (session, at)
-                self.held[session].add(key)
-                found.append(Change("owner", key, None, owner))
-            elif new is None and (before := self.owners.pop(key, None)) is not None:
-                self.held[before[0]].discard(key)
-                found.append(Change("owner", key, None, None))
-        return found
-
-    def sessions(self) -> dict[str, Session]:
-        """Return the sessions with their answers."""
-        found = {name: Session(name, row) for name, row in self.tables["session"].items()}
-        for key, (number, line) in sorted(self.tables["answer"].items(), key=lambda item: int(item[1][0])):
-            name, _, slot = key.rpartition(":")
-            if name in found:
-                found[name].restore(int(slot), number, line)
-        for session in found.values():
-            session.complete_slots()
-        return found
+    def removal(self) -> list[Change]:
+        """Return the changes that remove its rows."""
+        answers = [f"{self.name}:{slot}" for slot in (*self._slots.values(), *self._free)]
+        return [Change("session", self.name, None, None), *(Change("answer", one, None, None) for one in answers)]
 
 
 class LeaderSessions(AbstractSessions):
@@ -170,99 +96,136 @@ class LeaderSessions(AbstractSessions):
 
     Args:
         partition: the partition.
-        rows: the tables.
+        loaded: the content of the store; None without a store.
         add: adds changes of rows to the transaction of the current operation, or to one of their own.
         now: returns the time in milliseconds since 1970.
         maximum: the maximum number of sessions.
         report: notes the position of a standby, and returns the status.
     """
 
-    __slots__ = ("_add", "_began", "_maximum", "_now", "_partition", "_report_standby", "_rows", "by_name", "caller")
+    __slots__ = ("_add", "_began", "_maximum", "_now", "_owners", "_partition", "_report_standby", "by_name", "caller")
 
-    #: The session whose operation is being executed; None for a reader.
+    #: The session whose operation is being executed; None for a reader, and between operations.
     caller: Session | None
 
     def __init__(
         self,
         partition: AbstractPartition,
-        rows: SessionRows,
+        loaded: Loaded | None,
         add: Callable[[list[Change]], None],
         now: Callable[[], int],
         maximum: int,
         report: Callable[[str, str, int, float], ServiceStatus],
     ) -> None:
         self._partition: Final = partition
-        self._rows: Final = rows
         self._add: Final = add
         self._now: Final = now
         self._maximum: Final = maximum
         self._report_standby: Final = report
         self._began: Final = monotonic()
         #: All sessions, in the order of their opening.
-        self.by_name: Final = rows.sessions()
+        self.by_name: Final[dict[str, Session]] = {}
+        #: The session of each allocation, and since when.
+        self._owners: Final[dict[str, tuple[str, int]]] = {}
         self.caller = None
+        if loaded is not None:
+            self._restore(loaded)
 
-    def _write(self, changes: list[Change]) -> None:
-        self._add(changes)
-        self._rows.apply(changes)
+    def _restore(self, loaded: Loaded) -> None:
+        tables = {name: loaded.tables[name] for name in ("session", "answer", "owner")}
+        for transaction in loaded.tail:
+            for table, key, _, new, _ in transaction.changes:
+                if table in tables and new is None:
+                    tables[table].pop(key, None)
+                elif table in tables:
+                    tables[table][key] = new
+        self.by_name.update((name, Session(name, row)) for name, row in tables["session"].items())
+        for allocation_id, (name, at) in tables["owner"].items():
+            self._move(allocation_id, name, at)
+        answers: dict[str, dict[int, tuple[int, str]]] = {name: {} for name in self.by_name}
+        for key, row in tables["answer"].items():
+            name, _, slot = key.rpartition(":")
+            answers.setdefault(name, {})[int(slot)] = row
+        for name, session in self.by_name.items():
+            session.restore(answers[name])
+
+    def _move(self, allocation_id: str, name: str, at: int) -> Change:
+        """Note the owner of an allocation, and return the change of its row."""
+        self._disown(allocation_id)
+        self._owners[allocation_id] = (name, at)
+        self.by_name[name].held.add(allocation_id)
+        return Change("owner", allocation_id, None, (name, at))
+
+    def _disown(self, allocation_id: str) -> bool:
+        before = self._owners.pop(allocation_id, None)
+        if before is not None:
+            self.by_name[before[0]].held.discard(allocation_id)
+        return before is not None
+
+    def note_owners(self, changes: Iterable[Change], session: Session) -> list[Change]:
+        """Note the owners that follow from the changes of an operation of a session, and return the changes of rows."""
+        found = []
+        for table, key, old, new, _ in changes:
+            if table == "allocation" and old is None:
+                found.append(self._move(key, session.name, self._now()))
+            elif table == "allocation" and new is None and self._disown(key):
+                found.append(Change("owner", key, None, None))
+        return found
 
     # Sessions of clients
 
     def open(self, client: str, token: str) -> Session | None:
         """Open a session for a client; None if there are too many that are connected or own allocations."""
-        if len(self.by_name) >= self._maximum and not self._make_room():
-            return None
-        row = {"client": client, "token": token, "opened_at": self._now(), "is_fenced": False}
-        name = token_hex(8)
-        session = self.by_name[name] = Session(name, row)
-        self._write([Change("session", name, None, row)])
-        return session
-
-    def _make_room(self) -> bool:
-        """Forget the idle session that has been silent for longest, and return whether there was one."""
-        idle = [one for one in self.by_name.values() if one.peer is None and not self._rows.held.get(one.name)]
-        if idle:
+        if len(self.by_name) >= self._maximum:
+            idle = [one for one in self.by_name.values() if one.peer is None and not one.held]
+            if not idle:
+                return None
             self.drop(min(idle, key=lambda one: one.lost_at))
-        return bool(idle)
+        row = {"client": client, "token": token, "opened_at": self._now(), "is_fenced": False}
+        session = Session(token_hex(8), row)
+        self.by_name[session.name] = session
+        self._add([Change("session", session.name, None, row)])
+        return session
 
     def forget_idle(self, silent_for: float) -> None:
         """Remove the sessions that own nothing and have been silent for some seconds."""
         for report in self.sessions(silent_for):
-            if not report.is_connected and not report.allocations:
+            if not report.is_connected:
                 self.drop(self.by_name[report.session])
 
     def drop(self, session: Session) -> None:
-        """Remove a session that owns nothing, with its answers."""
-        if self._rows.held.get(session.name) or self.by_name.pop(session.name, None) is None:
-            return
-        self._rows.held.pop(session.name, None)
-        answers = [Change("answer", f"{session.name}:{slot}", None, None) for slot in session.slots]
-        self._write([Change("session", session.name, None, None), *answers])
+        """Remove a session with its answers, unless it owns something."""
+        if not session.held and self.by_name.pop(session.name, None) is not None:
+            self._add(session.removal())
 
     def _require(self, session: str, *, to_change: bool = False) -> Session:
         name = require_name("session", session)
         found = self.by_name.get(name)
         if found is None:
             raise RequestError("session", name, "there is no such session", "session-unknown")
-        caller = self.caller
-        if to_change and caller is not None and caller.role < Role.OPERATOR and not self._is_own(found, caller):
+        if to_change and not self._may_change(found):
             raise RequestError("session", name, "it belongs to a client with another token", "forbidden")
         return found
 
-    @staticmethod
-    def _is_own(session: Session, caller: Session) -> bool:
+    def _may_change(self, session: Session | None) -> bool:
+        """Return whether the caller may change what a session owns: clients with its token may, and operators."""
+        caller = self.caller
+        if session is None or caller is None or caller.role >= Role.OPERATOR:
+            return True
         return bool(session.row["token"] == caller.row["token"])
 
-    def require_own(self, changes: Sequence[object], caller: Session) -> None:
-        """Check that a scheduler changes only allocations of its own token.
+    def require_own(self, changes: Sequence[object]) -> None:
+        """Check that the caller may change the allocations of an operation.
 
         Raises:
             RequestError: an allocation belongs to a client with another token.
         """
+        if self.caller is None or self.caller.role >= Role.OPERATOR:
+            return
         for one in changes:
             if type(one) is Change and one.table == "allocation" and one.old is not None:
-                owner = self.by_name.get(self._rows.owners.get(one.key, ("", 0))[0])
-                if owner is not None and not self._is_own(owner, caller):
+                owner, _ = self._owners.get(one.key, ("", 0))
+                if not self._may_change(self.by_name.get(owner)):
                     reason = "it belongs to a client with another token, and the role of this one is scheduler"
                     raise RequestError("allocation_id", one.key, reason, "forbidden")
 
@@ -274,62 +237,51 @@ class LeaderSessions(AbstractSessions):
 
     def _report(self, session: Session) -> SessionReport:
         is_connected, row = session.peer is not None, session.row
-        return SessionReport(
-            session.name,
-            row["client"],
-            row["opened_at"],
-            is_connected,
-            0.0 if is_connected else monotonic() - (session.lost_at or self._began),
-            len(self._rows.held.get(session.name, ())),
-            row["is_fenced"],
-        )
+        silent_for = 0.0 if is_connected else monotonic() - (session.lost_at or self._began)
+        held, is_fenced = len(session.held), row["is_fenced"]
+        return SessionReport(session.name, row["client"], row["opened_at"], is_connected, silent_for, held, is_fenced)
 
     def owned_by(self, session: str) -> tuple[SessionAllocation, ...]:
-        owned = self._owned(self._require(session))
-        found, owners = self._partition.allocations_by_id(owned), self._rows.owners
         return tuple(
             SessionAllocation(
-                one.allocation, one.user, one.group, one.queue_path, owners[one.allocation.allocation_id][1]
+                one.allocation, one.user, one.group, one.queue_path, self._owners[one.allocation.allocation_id][1]
             )
-            for one in found
+            for one in self._partition.allocations_by_id(sorted(self._require(session).held))
         )
-
-    def _owned(self, session: Session) -> tuple[str, ...]:
-        return tuple(sorted(self._rows.held.get(session.name, ())))
 
     def report_standby(self, name: str, address: str, change: int, seconds: float) -> ServiceStatus:
         return self._report_standby(name, address, change, seconds)
 
     def fence(self, session: str) -> None:
+        self._fenced(session)
+
+    def _fenced(self, session: str) -> tuple[Session, tuple[str, ...]]:
+        """Fence a session, and return it with the ids of its allocations."""
         found = self._require(session, to_change=True)
         if not found.row["is_fenced"]:
-            row = {**found.row, "is_fenced": True}
-            self._write([Change("session", found.name, None, row)])
-            found.row = row
+            found.row = {**found.row, "is_fenced": True}
+            self._add([Change("session", found.name, None, found.row)])
+        return found, tuple(sorted(found.held))
 
     def take_over(self, session: str) -> tuple[str, ...]:
-        found, caller = self._require(session, to_change=True), self.caller
-        if caller is None or caller is found:
+        caller = self.caller
+        if caller is None or caller.name == session:
             raise RequestError("session", session, "a session cannot take over its own allocations", "state-conflict")
-        self.fence(session)
-        owned, owners = self._owned(found), self._rows.owners
-        self._write([Change("owner", one, None, [caller.name, owners[one][1]]) for one in owned])
+        _, owned = self._fenced(session)
+        self._add([self._move(one, caller.name, self._owners[one][1]) for one in owned])
         return owned
 
     def release_of(self, session: str) -> tuple[str, ...]:
-        found = self._require(session, to_change=True)
-        self.fence(session)
-        owned = self._owned(found)
+        _, owned = self._fenced(session)
         for allocation_id in owned:
             self._partition.release(allocation_id)
         return owned
 
     def forget(self, session: str) -> bool:
-        name = require_name("session", session)
-        if name not in self.by_name:
+        if require_name("session", session) not in self.by_name:
             return False
         found = self._require(session, to_change=True)
-        if not found.row["is_fenced"] or self._rows.held.get(name):
-            raise RequestError("session", name, "it is not fenced, or still owns allocations", "not-empty")
+        if not found.row["is_fenced"] or found.held:
+            raise RequestError("session", session, "it is not fenced, or still owns allocations", "not-empty")
         self.drop(found)
         return True

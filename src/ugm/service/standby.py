@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from time import monotonic
 from typing import Final, final
 
@@ -11,10 +12,9 @@ from ugm.partition import AbstractPartition
 from ugm.service.addresses import LeaderAccess
 from ugm.service.connection import AsyncConnection
 from ugm.service.errors import ProtocolError, ServiceError
-from ugm.service.operations import OPERATIONS, Operation, operation_of
+from ugm.service.operations import OPERATIONS, Operation, answer_line
 from ugm.service.server import Connection
 from ugm.service.status import ServiceStatus
-from ugm.service.values import encode_error
 from ugm.service.wire import VERSION, Age, Call, ClientMessage, Hello, Moved, Staleness, Welcome, line
 from ugm.store.database import LeaderRecord
 
@@ -74,43 +74,27 @@ class Standby:
 
     def handle(self, connection: Connection, messages: list[ClientMessage]) -> None:
         """Answer queries."""
-        view = self.view
-        if view is None:
+        # Only the leader knows the newest changes.
+        if self.view is None or not all(isinstance(message, Call) for message in messages):
             connection.close(Moved(self.leader))
             return
         connection.send(line(Age(Staleness(monotonic() - self.complete_at, self.number))))
         for message in messages:
             if isinstance(message, Call):
-                self._execute(view, connection, message)
-            else:
-                # Only the leader knows the newest changes.
-                connection.close(Moved(self.leader))
+                connection.send(answer_line(message, connection.role, self._target))
 
-    @staticmethod
-    def _execute(view: AbstractPartition, connection: Connection, call: Call) -> None:
-        try:
-            operation = operation_of(call.operation, connection.role)
-            require_query(operation)
-            value = operation.run(view, operation.decode_arguments(call.arguments))
-            connection.send(b'["result",%d,%b]\n' % (call.number, operation.result.encode(value)))
-        except Exception as error:  # noqa: BLE001 - an unexpected one is logged
-            connection.send(b'["error",%d,%b]\n' % (call.number, encode_error(error)))
+    def _target(self, operation: Operation) -> object:
+        """Return the partition for a query.
 
-    def readable(self, connection: Connection) -> None:
-        """Do nothing: no client follows changes here."""
+        Raises:
+            ProtocolError: only the leader can execute the operation.
+        """
+        if operation.is_change or operation.is_about_sessions:
+            raise ProtocolError("unknown-operation", f"a process that stands by does not execute {operation.name}")
+        return self.view
 
     def disconnected(self, connection: Connection) -> None:
         """Do nothing: no client has a session here."""
-
-
-def require_query(operation: Operation) -> None:
-    """Check that a process that stands by can execute an operation.
-
-    Raises:
-        ProtocolError: only the leader can.
-    """
-    if operation.is_change or operation.is_about_sessions:
-        raise ProtocolError("unknown-operation", f"a process that stands by does not execute {operation.name}")
 
 
 @final
@@ -133,9 +117,7 @@ class Reports:
     @property
     def status(self) -> ServiceStatus:
         """The last status, as this process shows it."""
-        found = self._status
-        fields = {one: getattr(found, one) for one in ServiceStatus.__dataclass_fields__}
-        return ServiceStatus(**{**fields, "name": self._name, "is_leading": False, "age": monotonic() - self._at})
+        return replace(self._status, name=self._name, is_leading=False, age=monotonic() - self._at)
 
     async def run(self, address: str, standby: Standby) -> None:
         """Report until the task is cancelled."""
