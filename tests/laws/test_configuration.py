@@ -60,7 +60,7 @@ FRAGMENTS: Final = (
 )
 #: The words of the schema, so that documents made of them get past its first question.
 WORDS: Final = (
-    *[
+    *(
         "partitions",
         "name",
         "queues",
@@ -71,36 +71,10 @@ WORDS: Final = (
         "maxresources",
         "maxapplications",
         "parent",
-        "resources",
-        "max",
-        "guaranteed",
-        "properties",
-        "adminacl",
-        "childtemplate",
-        "placementrules",
-        "value",
-        "create",
-        "filter",
-        "type",
-        "nodesortpolicy",
-        "resourceweights",
-        "preemption",
-        "enabled",
-        "memory",
-        "vcore",
-        "root",
-        "fixed",
-        "ana",
-        "*",
-        "1",
-        "010",
-        "2Gi",
-        "yes",
-        "root.a",
-        "~",
-        "fair",
-    ],
-    *("", "a b"),
+    ),
+    *("resources", "max", "guaranteed", "properties", "adminacl", "childtemplate", "placementrules", "value", "create"),
+    *("filter", "type", "nodesortpolicy", "resourceweights", "preemption", "enabled", "memory", "vcore", "root"),
+    *("fixed", "ana", "*", "1", "010", "2Gi", "yes", "root.a", "", "~", "a b", "fair"),
 )
 
 
