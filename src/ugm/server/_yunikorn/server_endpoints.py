@@ -16,12 +16,12 @@ from ugm.partition import PartitionSnapshot
 from ugm.server._yunikorn.configuration import config_json, config_yaml
 from ugm.server._yunikorn.events import event_dict
 from ugm.server._yunikorn.values import CLUSTER, amounts, nanoseconds, percentages
-from ugm.server.configuration.reviews import validate as validated
 from ugm.server.http.payloads import Payload, json_payload
 from ugm.server.interface.fields import Number
 from ugm.server.interface.route import YUNIKORN_PREFIX, Call, Routes
 from ugm.server.interface.schemas import Object, reference
 from ugm.server.interface.state import ServedPartition, ServerState
+from ugm.server.views.server import validate as validated
 
 __all__ = ["ROUTES"]
 
@@ -94,9 +94,9 @@ def _applications_by_state(served: ServedPartition) -> dict[str, int]:
 
 
 @ROUTES.post("/validate-conf", takes_any_type=True)
-def validate(_server: ServerState, _call: Call, *, text: str) -> Annotated[Object, reference("ValidateConfResponse")]:
+def validate(server: ServerState, call: Call, *, text: str) -> Annotated[Object, reference("ValidateConfResponse")]:
     """Return whether a configuration is valid, and otherwise the reason."""
-    found = validated(text)
+    found = validated(server, call, text=text)
     return {"allowed": found.allowed, "reason": found.reason}
 
 

@@ -1,3 +1,3 @@
-"""The configuration of all partitions of a server: the file, uploads and reviews."""
+"""The configuration of all partitions of a server: the file and uploads."""
 
 __all__: list[str] = []

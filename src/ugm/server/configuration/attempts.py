@@ -84,34 +84,24 @@ class ConfigAttempts:
         *,
         problems: tuple[Problem, ...] = (),
         changes: Mapping[str, Changes] | None = None,
+        is_earlier: bool = False,
     ) -> None:
-        """Add an attempt."""
-        self._found.append(_attempt(at, source, actor, outcome, problems, changes or {}))
+        """Add an attempt with the first of its differences and problems."""
+        lines = {name: str(changed).splitlines() if changed else [] for name, changed in (changes or {}).items()}
+        total = len(problems) + sum(map(len, lines.values()))
+        kept = {name: tuple(found[:_MOST_LINES]) for name, found in lines.items()}
+        shown = tuple(map(str, problems[:_MOST_LINES]))
+        left_out = total - len(shown) - sum(map(len, kept.values()))
+        attempt = ConfigAttempt(at, source, *actor, outcome, shown, kept, left_out)
+        (self._earlier if is_earlier else self._found).append(attempt)
 
     def add_earlier(self, partition: str, changed: Iterable[tuple[float, ConfigurationChanged]]) -> None:
         """Add the changes of a partition from before the start, with their times in seconds since 1970."""
         for at, event in changed:
             source, actor = Actor.of_author(event.author)
-            self._earlier.append(_attempt(at, source, actor, "ok", (), {partition: event.changes}))
+            self.add(at, source, actor, "ok", changes={partition: event.changes}, is_earlier=True)
 
     def newest_first(self) -> list[ConfigAttempt]:
         """Return the attempts, the newest first."""
         earlier = sorted(self._earlier, key=lambda one: one.at)
         return [*reversed(self._found), *reversed(earlier)][:_MOST_ATTEMPTS]
-
-
-def _attempt(
-    at: float,
-    source: str,
-    actor: Actor,
-    outcome: str,
-    problems: tuple[Problem, ...],
-    changes: Mapping[str, Changes],
-) -> ConfigAttempt:
-    """Return an attempt with the first of its differences and problems."""
-    lines = {name: str(changed).splitlines() if changed else [] for name, changed in changes.items()}
-    total = len(problems) + sum(map(len, lines.values()))
-    kept = {name: tuple(found[:_MOST_LINES]) for name, found in lines.items()}
-    shown = tuple(map(str, problems[:_MOST_LINES]))
-    left_out = total - len(shown) - sum(map(len, kept.values()))
-    return ConfigAttempt(at, source, *actor, outcome, shown, kept, left_out)

@@ -14,15 +14,7 @@ from ugm._json_values import Json, JsonObject
 from ugm.errors import ERROR_CODES, ConfigError, Problem, RequestError, UgmError, value_text
 from ugm.resources import as_float
 
-__all__ = [
-    "ApiError",
-    "Payload",
-    "internal_error",
-    "json_payload",
-    "plain",
-    "problem_to_dict",
-    "require_found",
-]
+__all__ = ["ApiError", "Payload", "internal_error", "json_payload", "plain", "problem_to_dict", "require_found"]
 
 _T = TypeVar("_T")
 

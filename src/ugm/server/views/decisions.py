@@ -48,8 +48,8 @@ _Groups: TypeAlias = Annotated[list[User], Meta(max_length=1000)]
 _Holders: TypeAlias = Annotated[int, Meta(ge=0, le=100)]
 
 
-class Question(Struct, forbid_unknown_fields=True):
-    """A request of an application, or of a user for a new one."""
+class _Request(Struct, forbid_unknown_fields=True):
+    """A request of an application, or of a user."""
 
     usage: Resource
     application_id: Text = ""
@@ -57,8 +57,22 @@ class Question(Struct, forbid_unknown_fields=True):
     groups: _Groups = []
     queue: RequestedQueue = ""
     tags: Tags = {}
-    quota: Resource | None = None
     duration: Duration | None = None
+
+    def require_subject(self) -> None:
+        """Require that the request names an application or a user.
+
+        Raises:
+            ApiError: it names neither.
+        """
+        if not self.application_id and not self.user:
+            raise ApiError(400, "body-invalid", "body: expected application_id or user")
+
+
+class Question(_Request, forbid_unknown_fields=True):
+    """A request of an application, or of a user for a new one."""
+
+    quota: Resource | None = None
 
 
 class ExplainQuestion(Question, forbid_unknown_fields=True):
@@ -67,18 +81,11 @@ class ExplainQuestion(Question, forbid_unknown_fields=True):
     max_holders: _Holders = 3
 
 
-class ReclaimQuestion(Struct, forbid_unknown_fields=True):
+class ReclaimQuestion(_Request, forbid_unknown_fields=True):
     """A request within a guarantee, of an application or of a user in a queue."""
 
-    usage: Resource
-    application_id: Text = ""
-    user: Text = ""
-    groups: _Groups = []
-    queue: RequestedQueue = ""
-    tags: Tags = {}
     priority: Priority = 0
     preemptible: bool = True
-    duration: Duration | None = None
     nodes: Nodes | None = None
 
 
@@ -119,14 +126,9 @@ def explain(
 
 
 def _terms(body: Question) -> dict[str, Any]:
-    _require_subject(body)
+    body.require_subject()
     found = {name: getattr(body, name) for name in body.__struct_fields__}
     return {**found, "application_id": body.application_id or None, "tags": body.tags or None}
-
-
-def _require_subject(body: Question | ReclaimQuestion) -> None:
-    if not body.application_id and not body.user:
-        raise ApiError(400, "body-invalid", "body: expected application_id or user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ def plan_reclaim(
     served: ServedPartition, _call: Call, *, body: Annotated[ReclaimQuestion, _subject("user", "queue")]
 ) -> Annotated[Object, ReclaimPlan]:
     """Return the allocations to evict so that a request within its guarantee fits."""
-    _require_subject(body)
+    body.require_subject()
     subject: Subject = body.application_id
     if body.application_id:
         require_found("application", body.application_id, served.partition.application)

@@ -7,20 +7,21 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import ugm
+from ugm import ConfigError, Problem
+from ugm._json_values import Json
+from ugm.config import parse_config, review_config
 from ugm.partition import Changes, ConfigPlan
 from ugm.server.configuration.attempts import Actor, ConfigAttempt
 from ugm.server.configuration.configurations import ConfigOutcome
-from ugm.server.configuration.reviews import Validation, plan_of
-from ugm.server.configuration.reviews import validate as validated
 from ugm.server.http.access import Role
-from ugm.server.http.payloads import Payload, require_found
+from ugm.server.http.payloads import Payload, problem_to_dict, require_found
 from ugm.server.interface.fields import Confirmation, Name
 from ugm.server.interface.route import Call, Routes
-from ugm.server.interface.schemas import Object
+from ugm.server.interface.schemas import Object, with_text
 from ugm.server.interface.state import ServedPartition, ServerState
 from ugm.server.views.objects import PartitionSummary, partition
 
-__all__ = ["ROUTES"]
+__all__ = ["ROUTES", "validate"]
 
 ROUTES: Final = Routes()
 
@@ -138,16 +139,33 @@ def reload(server: ServerState, call: Call) -> Changed:
     return Changed(server.configurations.reload(Actor(call.client, "operator")))
 
 
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The problems and warnings of a configuration."""
+
+    allowed: bool
+    #: The first problem; empty if there is none.
+    reason: str
+    problems: list[Json]
+    warnings: list[Json]
+
+
 @ROUTES.post("/validate-conf")
 def validate(_server: ServerState, _call: Call, *, text: str) -> Validation:
     """Return all problems of a configuration."""
-    return validated(text)
+    review = review_config(text, file="sent")
+    problems, warnings = ([problem_to_dict(one) for one in found] for found in (review.problems, review.warnings))
+    return Validation(not problems, review.problems[0].message if problems else "", problems, warnings)
 
 
 @ROUTES.post("/partition/{partition}/plan")
 def plan(served: ServedPartition, _call: Call, *, text: str) -> Annotated[Object, ConfigPlan]:
     """Return the effects that a configuration would have on a partition."""
-    return plan_of(served.partition, served.name, text)
+    config = next((found for found in parse_config(text, file="plan").partitions if found.name == served.name), None)
+    if config is None:
+        message = f"partition {served.name!r} is missing"
+        raise ConfigError((Problem("plan", 0, 0, "partitions", "partition-missing", message),))
+    return with_text(served.partition.plan(config))
 
 
 @ROUTES.get("/states")
