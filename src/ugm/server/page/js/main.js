@@ -13,6 +13,7 @@ import { draw, h } from "./base/dom.js";
 import { announce } from "./base/events.js";
 import { clock, counted } from "./base/format.js";
 import * as nodes from "./views/nodes.js";
+import { choice } from "./parts/lists.js";
 import { live } from "./base/live.js";
 import { groupDetail, userDetail } from "./trees/owner.js";
 import { Poller } from "./base/polling.js";
@@ -158,7 +159,8 @@ function render() {
   const place = /** @type {HTMLElement} */ (document.getElementById("view"));
   draw(top, header());
   const isThere = state.data?.address === location.hash;
-  draw(place, state.error && alarm(), state.health?.reason && banner(state.health), isThere && content());
+  const alarm = `${state.error}. The figures are of ${state.at ? clock(state.at) : "no time yet"}; trying again.`;
+  draw(place, state.error && h("p", { class: "error", key: "alarm" }, alarm), state.health?.reason && banner(state.health), isThere && content());
   if (!isThere) return;
   const view = VIEWS.get(route.view);
   view?.shown?.();
@@ -181,13 +183,16 @@ function header() {
   const { data, health } = state;
   const partitions = health?.partitions ?? [];
   const has = (/** @type {View} */ { model, title }) => (model ? data?.models.includes(model) : title !== service.title || data?.partition?.has_service);
+  const open = (/** @type {string} */ partition) => {
+    location.hash = link(current().view, "", {}, partition);
+  };
   const views = [...VIEWS].filter(([name, view]) => name === route.view || has(view));
   return [
     h(
       "div",
       { class: "bar-top" },
       h("h1", null, h("a", { href: link("queues") }, "ugm")),
-      partitions.length > 1 ? chooser(partitions) : h("span", { class: "partition" }, route.partition),
+      partitions.length > 1 ? choice(h("span", { class: "unseen" }, "Partition"), partitions.map((name) => [name, name]), route.partition, open, null, "partition") : h("span", { class: "partition" }, route.partition),
       h("nav", { "aria-label": "Views" }, menuButton(), h("ul", null, views.map(([name, { title }]) => h("li", null, h("a", { href: link(name), "aria-current": route.view === name ? "page" : null }, title))))),
       liveStatus(),
     ),
@@ -195,26 +200,13 @@ function header() {
   ];
 }
 
-/** @param {string[]} partitions */
-function chooser(partitions) {
-  /** @param {Event} event */
-  const change = (event) => {
-    location.hash = link(current().view, "", {}, /** @type {HTMLSelectElement} */ (event.target).value);
-  };
-  const options = partitions.map((name) => h("option", { value: name, selected: name === route.partition }, name));
-  return h("label", { class: "partition" }, h("span", { class: "unseen" }, "Partition"), h("select", { on: { change }, value: route.partition }, options));
-}
-
 /** The button that shows the views in a narrow window; it has the title of the current view. */
 function menuButton() {
-  const click = () => setMenu(!state.isMenuOpen);
+  const click = () => {
+    state.isMenuOpen = !state.isMenuOpen;
+    render();
+  };
   return h("button", { type: "button", class: "menu", "aria-expanded": String(state.isMenuOpen), on: { click } }, h("span", { class: "unseen" }, "View: "), VIEWS.get(route.view)?.title);
-}
-
-/** @param {boolean} isOpen */
-function setMenu(isOpen) {
-  state.isMenuOpen = isOpen;
-  render();
 }
 
 function liveStatus() {
@@ -245,10 +237,6 @@ function freshness() {
   const seconds = Math.round(poller.interval / 1000);
   if (live.isConnected && seconds <= LIVE) return `live, ${clock(Math.max(state.at, live.heardAt / 1000))}`;
   return seconds > LIVE ? `${at}, every ${seconds} s` : `live, ${clock(state.at)}`;
-}
-
-function alarm() {
-  return h("p", { class: "error", key: "alarm" }, `${state.error}. The figures are of ${state.at ? clock(state.at) : "no time yet"}; trying again.`);
 }
 
 /** @param {Health} health */
@@ -288,13 +276,11 @@ document.getElementById("skip")?.addEventListener("click", (event) => {
 function escape(/** @type {KeyboardEvent} */ event) {
   const isTyping = event.target instanceof HTMLInputElement && event.target.value !== "";
   if (event.key !== "Escape" || isTyping || event.defaultPrevented) return;
-  if (state.isMenuOpen) closeMenu();
-  else if (route.name) location.hash = link(route.view, "", route.query);
-}
-
-function closeMenu() {
-  setMenu(false);
-  /** @type {HTMLElement | null} */ (document.querySelector(".menu"))?.focus();
+  const menu = /** @type {HTMLElement | null} */ (document.querySelector(".menu"));
+  if (state.isMenuOpen) {
+    menu?.click();
+    menu?.focus();
+  } else if (route.name) location.hash = link(route.view, "", route.query);
 }
 
 /** Update the age of the figures while there is no answer. */

@@ -12,6 +12,7 @@ import { h } from "../base/dom.js";
 import { redraw, refresh } from "../base/events.js";
 import { amountText, clock, exactText, momentText, resourceName, shareOf, sortedNames } from "../base/format.js";
 import { remembered } from "../base/settings.js";
+import { choice } from "./lists.js";
 
 /** The ranges, and their length in seconds. */
 const RANGES = new Map([["hour", 3600], ["day", 86_400], ["week", 604_800]]);
@@ -55,11 +56,10 @@ function rangeName() {
 export function historySection({ subject, samples }) {
   const resources = sortedNames(Object.keys(samples?.usage ?? {}));
   const chosen = resources.find((one) => one === chosenResource.get()) ?? scarcest(samples, resources);
-  const change = (/** @type {Event} */ event) => {
-    chosenResource.set(/** @type {HTMLSelectElement} */ (event.target).value);
+  const choose = (/** @type {string} */ resource) => {
+    chosenResource.set(resource);
     redraw();
   };
-  const options = resources.map((one) => h("option", { key: one, value: one, selected: one === chosen }, resourceName(one)));
   const csv = `api/v1/${path("usage_history.csv")}?${new URLSearchParams({ ...subject, range: rangeName() })}`;
   return h(
     "section",
@@ -69,7 +69,7 @@ export function historySection({ subject, samples }) {
       { class: "tools" },
       h("h3", { id: "history-heading" }, "History"),
       h("div", { role: "group", "aria-label": "Time range", class: "buttons" }, [...RANGES.keys()].map(rangeButton)),
-      resources.length > 1 && h("label", { class: "field" }, "Of", h("select", { on: { change }, value: chosen }, options)),
+      resources.length > 1 && choice("Of", resources.map((one) => [one, resourceName(one)]), chosen, choose),
       samples && h("a", { href: csv, download: "" }, "CSV"),
     ),
     samples && chosen ? plot(samples, chosen) : h("p", { class: "quiet" }, samples ? "No usage in this time range." : "The usage over time is known only for partitions with a store."),

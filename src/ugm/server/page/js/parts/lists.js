@@ -114,6 +114,20 @@ export function addressField(name, label) {
  * @param {string} [value] by default that of the address, or the first one
  */
 export function addressChoice(name, label, options, value = route.query[name] ?? options[0]?.[0] ?? "") {
-  const change = (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLSelectElement} */ (event.target).value });
-  return h("label", { class: "field", key: name }, label, h("select", { name, on: { change }, value }, options.map(([one, text]) => h("option", { key: one, value: one, selected: one === value }, text))));
+  return choice(label, options, value, (chosen) => setQuery({ [name]: chosen }), name);
+}
+
+/**
+ * Describe a choice.
+ *
+ * @param {Child} label
+ * @param {[string, string][]} options values and texts
+ * @param {string} value
+ * @param {(value: string) => void} choose is called with the value that the reader chooses
+ * @param {string | null} [name]
+ * @param {string} [style]
+ */
+export function choice(label, options, value, choose, name = null, style = "field") {
+  const change = (/** @type {Event} */ event) => choose(/** @type {HTMLSelectElement} */ (event.target).value);
+  return h("label", { class: style, key: name ?? undefined }, label, h("select", { name, on: { change }, value }, options.map(([one, text]) => h("option", { key: one, value: one, selected: one === value }, text))));
 }

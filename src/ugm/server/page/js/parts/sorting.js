@@ -6,6 +6,7 @@
 
 import { h } from "../base/dom.js";
 import { remembered } from "../base/settings.js";
+import { choice } from "./lists.js";
 
 export class Order {
   /**
@@ -40,10 +41,8 @@ export class Order {
    * @param {[string, string][]} more orders without a column: their values and names
    */
   field(columns, more = []) {
-    const change = (/** @type {Event} */ event) => this.sort(/** @type {HTMLSelectElement} */ (event.target).value);
-    const orders = [...columns.flatMap(({ name, sort }) => (sort ? [[sort, name]] : [])), ...more];
-    const options = orders.map(([value, name]) => h("option", { key: value, value, selected: value === this.sorted }, name));
-    return h("label", { class: "field" }, "Order", h("select", { on: { change }, value: this.sorted }, options));
+    const orders = columns.flatMap(({ name, sort }) => (sort ? [/** @type {[string, string]} */ ([sort, name])] : []));
+    return choice("Order", [...orders, ...more], this.sorted, (by) => this.sort(by));
   }
 }
 

@@ -26,6 +26,6 @@ export function summary(partition) {
     "dl",
     { class: "summary" },
     names.map((name) => h("div", null, h("dt", { title: resourceName(name) }, resourceName(name)), h("dd", null, gauge(name, partition.usage[name] ?? 0, partition.cluster?.[name])))),
-    h("div", { class: "counts" }, h("dt", { class: "unseen" }, "Counts"), h("dd", null, counts.join(" · "))),
+    h("div", { class: "counts quiet" }, h("dt", { class: "unseen" }, "Counts"), h("dd", null, counts.join(" · "))),
   );
 }

@@ -10,6 +10,7 @@ import { refresh } from "../base/events.js";
 import { amountsText, count, counted, resourceName, sortedNames } from "../base/format.js";
 import { historySection, loadHistory } from "../parts/history.js";
 import { chain } from "../parts/limits.js";
+import { choice } from "../parts/lists.js";
 import { applicationsOf } from "./queue.js";
 import { route } from "../base/route.js";
 import { CLIP, nameLink, table } from "../parts/tables.js";
@@ -135,12 +136,10 @@ export const groupDetail = { noun: "Group", load: loadGroup, show: showGroup };
 
 /** @param {OwnerData} data */
 function chooser(data) {
-  const change = (/** @type {Event} */ event) => {
-    chosenQueues.set(`${route.partition}/${route.name}`, /** @type {HTMLSelectElement} */ (event.target).value);
+  return choice("Limits in the queue", data.leaves.map((queue) => [queue, queue]), data.queue, (queue) => {
+    chosenQueues.set(`${route.partition}/${route.name}`, queue);
     refresh();
-  };
-  const options = data.leaves.map((queue) => h("option", { value: queue, selected: queue === data.queue }, queue));
-  return h("label", { class: "field" }, "Limits in the queue", h("select", { on: { change }, value: data.queue }, options));
+  });
 }
 
 /** @param {OwnerData} data */

@@ -13,7 +13,9 @@ import { link } from "../base/route.js";
 import { detail } from "./queue.js";
 import { every, visible } from "./tree.js";
 import { Order } from "../parts/sorting.js";
-import { nameCell, TreeGrid } from "./treegrid.js";
+import { TreeGrid } from "./treegrid.js";
+
+/** @typedef {import("./treegrid.js").Column<import("./tree.js").Row>} Column */
 
 /** The largest number of queues that are all open at first. */
 const MOST_OPEN = 60;
@@ -36,7 +38,6 @@ let queues = 0;
 const grid = new TreeGrid({
   label: title,
   style: "counts",
-  cells,
   order,
   go: (key) => {
     location.hash = link("queues", key);
@@ -58,10 +59,10 @@ export function show(root) {
   queues = all.length;
   const { names, hidden } = columnChoice.choose(shares(all));
   grid.columns = [
-    { name: "Queue", kind: "name", sort: "name" },
-    ...names.map((name) => /** @type {const} */ ({ name: resourceName(name), kind: "measure", sort: `of ${name}` })),
-    { name: "Running", kind: "number", sort: "applications" },
-    { name: "Pending", kind: "number", sort: "pending" },
+    { name: "Queue", kind: "name", sort: "name", show: ({ queue }) => queue.is_draining && h("span", { class: "badge quiet" }, "draining") },
+    ...names.map((name) => /** @type {Column} */ ({ name: resourceName(name), kind: "measure", sort: `of ${name}`, show: (row) => measure(name, row) })),
+    { name: "Running", kind: "number", sort: "applications", show: ({ queue }) => applications(queue) },
+    { name: "Pending", kind: "number", sort: "pending", show: ({ queue }) => (queue.pending_allocations ? count(queue.pending_allocations) : "–"), props: ({ queue }) => ({ title: amountsText(queue.pending) }) },
   ];
   order.known = ["share", ...grid.columns.map(({ sort }) => sort)];
   arrange();
@@ -105,19 +106,13 @@ function shares(found) {
   return largest;
 }
 
-/** @param {import("./tree.js").Row} row */
-function cells(row) {
-  const { queue, ceilings } = row;
-  const measure = (/** @type {string} */ name) => {
-    const { amount, setBy } = ceilings.get(name) ?? {};
-    return gauge(name, queue.usage[name] ?? 0, amount, { guaranteed: queue.guaranteed?.[name], pending: queue.pending[name], inheritedFrom: setBy === queue.queue_path ? undefined : setBy });
-  };
-  return [
-    nameCell(row, row.name, queue.is_draining && h("span", { class: "badge quiet" }, "draining")),
-    columnChoice.names.map((name) => h("div", { role: "gridcell", class: "measure" }, h("span", { class: "measure-name", "aria-hidden": "true" }, resourceName(name)), measure(name))),
-    h("div", { role: "gridcell", class: "number" }, applications(queue)),
-    h("div", { role: "gridcell", class: "number", title: amountsText(queue.pending) }, queue.pending_allocations ? count(queue.pending_allocations) : "–"),
-  ];
+/**
+ * @param {string} name
+ * @param {import("./tree.js").Row} row
+ */
+function measure(name, { queue, ceilings }) {
+  const { amount, setBy } = ceilings.get(name) ?? {};
+  return gauge(name, queue.usage[name] ?? 0, amount, { guaranteed: queue.guaranteed?.[name], pending: queue.pending[name], inheritedFrom: setBy === queue.queue_path ? undefined : setBy });
 }
 
 /** @param {Queue} queue */

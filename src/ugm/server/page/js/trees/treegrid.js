@@ -5,13 +5,21 @@
  * except the one with the keyboard focus. Arrow keys move, open and close, as in any tree. Rows may be missing until they
  * are loaded.
  *
- * @typedef {{key: string, level: number, position: number, siblings: number, isParent: boolean, isOpen: boolean}} GridRow
- * @typedef {import("../parts/sorting.js").Sortable & {kind: "name" | "measure" | "number"}} Column
+ * @typedef {import("../base/dom.js").Child} Child
+ * @typedef {{key: string, name: string, level: number, position: number, siblings: number, isParent: boolean, isOpen: boolean}} GridRow
  */
 
 import { draw, h } from "../base/dom.js";
 import { route } from "../base/route.js";
 import { columnHead } from "../parts/sorting.js";
+
+/**
+ * A column; `show` returns the content of a cell, or what follows the name of a row.
+ *
+ * @template R
+ * @typedef {import("../parts/sorting.js").Sortable & {kind: "name" | "measure" | "number", show: (row: R) => Child,
+ *   props?: (row: R) => Record<string, any>}} Column
+ */
 
 /** The number of rows that are drawn above and below the visible part. */
 const MARGIN = 8;
@@ -19,15 +27,14 @@ const MARGIN = 8;
 /** @template {GridRow} R */
 export class TreeGrid {
   /**
-   * @param {{label: string, style: "counts" | "amounts", cells: (row: R) => import("../base/dom.js").Child[],
-   *   order: import("../parts/sorting.js").Order, go: (key: string) => void, toggle: (row: R, isOpen: boolean) => void,
+   * @param {{label: string, style: "counts" | "amounts", order: import("../parts/sorting.js").Order, go: (key: string) => void, toggle: (row: R, isOpen: boolean) => void,
    *   seen?: (first: number, end: number) => void}} owner `seen` is called with the numbers of the visible rows
    */
   constructor(owner) {
     this.owner = owner;
     /** @type {(R | undefined)[]} */
     this.rows = [];
-    /** @type {Column[]} */
+    /** @type {Column<R>[]} */
     this.columns = [];
     /** The key of the row with the keyboard focus. */
     this.current = "";
@@ -92,8 +99,18 @@ export class TreeGrid {
         vars: { number, level: row.level },
         on: { click: (/** @type {MouseEvent} */ event) => this.click(event, row), focus: () => this.focus(row) },
       },
-      this.owner.cells(row),
+      this.columns.map((column) => this.cell(row, column)),
     );
+  }
+
+  /**
+   * @param {R} row
+   * @param {Column<R>} column
+   */
+  cell(row, { name, kind, show, props }) {
+    if (kind !== "name") return h("div", { role: "gridcell", class: kind, ...props?.(row) }, h("span", { class: "measure-name", "aria-hidden": "true" }, name), show(row));
+    const twist = row.isParent ? `twist${row.isOpen ? " open" : ""}` : "twist none";
+    return h("div", { role: "rowheader", class: "name" }, h("span", { class: twist, "aria-hidden": "true" }), h("span", { class: "label", title: row.key }, row.name), show(row));
   }
 
   /** Return the numbers of the visible rows and of some around them. */
@@ -185,23 +202,6 @@ export class TreeGrid {
     this.redraw();
     if (row) /** @type {HTMLElement | null} */ (place.querySelector('.rows > [tabindex="0"]'))?.focus({ preventScroll: true });
   }
-}
-
-/**
- * Describe the name of a row, with the button that opens it.
- *
- * @param {GridRow} row
- * @param {string} name
- * @param {import("../base/dom.js").Child} [badge]
- */
-export function nameCell(row, name, badge) {
-  return h(
-    "div",
-    { role: "rowheader", class: "name" },
-    h("span", { class: row.isParent ? `twist${row.isOpen ? " open" : ""}` : "twist none", "aria-hidden": "true" }),
-    h("span", { class: "label", title: row.key }, name),
-    badge,
-  );
 }
 
 /**

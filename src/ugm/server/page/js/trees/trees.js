@@ -12,7 +12,7 @@ import { addressChoice, addressField, emptyNote, list } from "../parts/lists.js"
 import { current, link, route } from "../base/route.js";
 import { Order } from "../parts/sorting.js";
 import { clipped, nameLink, resourceLabel, table } from "../parts/tables.js";
-import { nameCell, TreeGrid } from "./treegrid.js";
+import { TreeGrid } from "./treegrid.js";
 
 /** @typedef {import("./treegrid.js").GridRow & TreeRow} Row */
 
@@ -60,7 +60,6 @@ export function treeView(kind) {
   const grid = new TreeGrid({
     label: words.title,
     style: "amounts",
-    cells,
     order,
     go: (key) => {
       location.hash = link(kind, key, current().query);
@@ -77,9 +76,6 @@ export function treeView(kind) {
       refresh();
     },
   });
-  /** @type {ModelTree | null} */
-  let shownTree = null;
-
   async function load() {
     const { resource, search = "" } = route.query;
     const [name, names] = await chosenTree();
@@ -111,11 +107,17 @@ export function treeView(kind) {
   function show(found) {
     if (!found) return emptyNote(`No quota model of this partition has ${words.title.toLowerCase()}.`);
     const { names, data, from, above } = found;
-    shownTree = data;
+    const { resource } = data;
     grid.columns = [
-      { name: words.noun === "group" ? "Group" : "Node", kind: "name", sort: "name" },
-      { name: `Used of the ${words.limited}`, kind: "measure", sort: "share" },
-      ...words.measures.map((measure) => /** @type {const} */ ({ name: heading(measure), kind: "number", sort: measure })),
+      { name: words.noun === "group" ? "Group" : "Node", kind: "name", sort: "name", show: badges },
+      { name: `Used of the ${words.limited}`, kind: "measure", sort: "share", show: ({ amounts }) => usage(resource, amounts) },
+      ...words.measures.map((measure) => /** @type {import("./treegrid.js").Column<Row>} */ ({
+        name: heading(measure),
+        kind: "number",
+        sort: measure,
+        show: ({ amounts: { [measure]: amount } }) => (amount ? briefText(resource, amount) : "–"),
+        props: ({ amounts: { [measure]: amount } }) => ({ class: `number ${amount ? measure : "quiet"}`, title: exactText(resource, amount ?? 0) }),
+      })),
     ];
     grid.rows = Array.from({ length: data.total });
     data.rows.forEach((row, index) => (grid.rows[from + index] = { ...row, key: row.name, isParent: row.children > 0, isOpen: row.is_open }));
@@ -142,18 +144,8 @@ export function treeView(kind) {
   }
 
   /** @param {Row} row */
-  function cells(row) {
-    const resource = shownTree?.resource ?? "";
-    const { amounts } = row;
-    return [
-      nameCell(row, row.name, [row.is_hard && h("span", { class: "badge quiet" }, "hard"), row.borrowers > 0 && h("span", { class: "badge quiet", title: `holds ${counted(row.borrowers, "consumer")} of nodes below` }, `+${count(row.borrowers)}`)]),
-      h("div", { role: "gridcell", class: "measure" }, usage(resource, amounts)),
-      words.measures.map((measure) => {
-        const amount = amounts[measure];
-        const label = h("span", { class: "measure-name", "aria-hidden": "true" }, heading(measure));
-        return h("div", { role: "gridcell", class: `number ${amount ? measure : "quiet"}`, title: exactText(resource, amount ?? 0) }, label, amount ? briefText(resource, amount) : "–");
-      }),
-    ];
+  function badges({ is_hard, borrowers }) {
+    return [is_hard && h("span", { class: "badge quiet" }, "hard"), borrowers > 0 && h("span", { class: "badge quiet", title: `holds ${counted(borrowers, "consumer")} of nodes below` }, `+${count(borrowers)}`)];
   }
 
   /**
