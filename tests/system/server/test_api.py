@@ -21,9 +21,9 @@ from ugm import Partition, Resource, parse_config
 from ugm.budgets import Budget, BudgetMode, Budgets
 from ugm.configuration import Extensions, ThresholdConfig
 from ugm.partition import ThresholdWatch
+from ugm.partition.interface.operations import Role
 from ugm.server import History
 from ugm.server.app import ROUTES
-from ugm.server.http.access import Role
 from ugm.server.interface.openapi import description as description_of
 from ugm.store import open_partition
 
@@ -67,7 +67,7 @@ API = schemathesis.openapi.from_asgi(
 
 
 #: The token that each operation needs.
-HEADERS = {(route.method, route.full_path): DECIDE if route.role is Role.DECIDE else TOKEN for route in ROUTES}
+HEADERS = {(route.method, route.full_path): DECIDE if route.role is Role.SCHEDULER else TOKEN for route in ROUTES}
 
 
 @API.parametrize()

@@ -1,45 +1,29 @@
-"""Access control: the roles of clients, and the token of each role.
+"""Access control: the token of each role of clients.
 
 A token gives exactly one role, so that a scheduler cannot replace the configuration and an operator's token need not be
-given to schedulers. Reading needs no token.
+given to schedulers. An operator may replace the configuration, too. Reading needs no token.
 """
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Final, final
 
 from starlette.requests import Request
 
 from ugm.errors import RequestError
+from ugm.partition.interface.operations import Role
 from ugm.server.http.payloads import ApiError
 
-__all__ = ["Role", "Tokens"]
+__all__ = ["Tokens"]
 
 #: A shorter token could be guessed.
 _SHORTEST_TOKEN: Final = 16
 
 
-class Role(StrEnum):
-    """A set of operations that a client may execute."""
-
-    #: Query partitions and the server.
-    READ = "read"
-    #: Submit applications, and obtain and release allocations.
-    DECIDE = "decide"
-    #: Replace the configuration, change budgets, and carry out preemption plans.
-    OPERATE = "operate"
-
-    @property
-    def actor(self) -> str:
-        """The name of such a client in the audit log; reading is not logged."""
-        return {Role.OPERATE: "operator", Role.DECIDE: "scheduler"}.get(self, "")
-
-
 #: The argument of `create_app` with the token of a role.
-_ARGUMENTS: Final[Mapping[Role, str]] = {Role.OPERATE: "token", Role.DECIDE: "decide_token"}
+_ARGUMENTS: Final[Mapping[Role, str]] = {Role.OPERATOR: "token", Role.SCHEDULER: "decide_token"}
 
 
 @final
@@ -63,22 +47,22 @@ class Tokens:
     def __init__(self, operate: str | None, decide: str | None, *, read_only: bool) -> None:
         if not read_only and not operate:
             raise RequestError("token", operate, "a server that can be changed needs a token")
-        given = {role: text for role, text in ((Role.OPERATE, operate), (Role.DECIDE, decide)) if text is not None}
+        given = {role: text for role, text in ((Role.OPERATOR, operate), (Role.SCHEDULER, decide)) if text is not None}
         for role, text in given.items():
             _require_length(_ARGUMENTS[role], text)
         if operate is not None and operate == decide:
             raise RequestError("decide_token", "the same text", "expected another token than that of operators")
-        self._accepted = {role: text for role, text in given.items() if role is not Role.OPERATE or not read_only}
+        self._accepted = {role: text for role, text in given.items() if role is not Role.OPERATOR or not read_only}
 
     def require(self, request: Request, role: Role) -> None:
-        """Require that the client has a role other than reading, which every client has.
+        """Require that the client has a role other than that of viewers, which every client has.
 
         Raises:
             ApiError: no client can have the role, or the token is missing or wrong.
         """
         token = self._accepted.get(role)
         if token is None:
-            refused = "read-only" if role is Role.OPERATE else "without a token for operations on partitions"
+            refused = "read-only" if role is Role.OPERATOR else "without a token for operations on partitions"
             raise ApiError(403, "read-only", f"the server was started {refused}")
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         # The time of this comparison does not depend on the number of correct characters.

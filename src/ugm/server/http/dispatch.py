@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ugm.errors import ConfigError, OutageError, RequestError
-from ugm.server.http.access import Role, Tokens
+from ugm.partition.interface.operations import Role
+from ugm.server.http.access import Tokens
 from ugm.server.http.audit import AuditLog
 from ugm.server.http.idempotency import IDEMPOTENCY_KEY, IdempotentAnswers
 from ugm.server.http.payloads import ApiError, Payload, internal_error, json_payload, require_found
@@ -106,15 +107,15 @@ class RequestDispatcher:
                 self._authenticate(route, request, call)
                 return await self._response(route, request, call)
             except ApiError as error:
-                if route.role is not Role.READ and not call.is_audited:
-                    self._audit.write_rejection(request.scope, route.role.actor, error.code)
+                if route.role is not Role.VIEWER and not call.is_audited:
+                    self._audit.write_rejection(request.scope, route.role.name.lower(), error.code)
                 return error_response(error, is_yunikorn=route.is_yunikorn)
 
         return endpoint
 
     def _authenticate(self, route: Route, request: Request, call: Call) -> None:
         try:
-            if route.role is not Role.READ:
+            if route.role is not Role.VIEWER:
                 self._tokens.require(request, route.role)
         except ApiError as error:
             self._audit.write_failure(request.scope, error.code)
@@ -136,7 +137,7 @@ class RequestDispatcher:
 
         key = request.headers.get(IDEMPOTENCY_KEY)
         with places.taken():
-            if key is not None and route.role is not Role.READ:
+            if key is not None and route.role is not Role.VIEWER:
                 digest = sha256(f"{request.url.path}?{request.url.query}\n".encode() + content).digest()
                 payload = await asyncio.to_thread(self._answers.run, key, digest, answer)
             else:

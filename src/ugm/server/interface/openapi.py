@@ -9,8 +9,8 @@ from typing import Any, Final, get_args
 import msgspec
 
 import ugm
+from ugm.partition.interface.operations import Role
 from ugm.server._yunikorn.schemas import YUNIKORN_SCHEMAS
-from ugm.server.http.access import Role
 from ugm.server.http.idempotency import IDEMPOTENCY_KEY
 from ugm.server.interface.fields import Name, described
 from ugm.server.interface.route import Route
@@ -23,7 +23,7 @@ _NUMBER: Final[Schema] = {"type": "number"}
 _YAML: Final[Schema] = {"type": "string", "description": "A configuration in YAML."}
 _ANY_YAML: Final[Schema] = {"description": "YAML, whether it is a configuration or not."}
 #: The names of the tokens in the description.
-_SCHEMES: Final[Mapping[Role, str]] = {Role.OPERATE: "token", Role.DECIDE: "decide_token"}
+_SCHEMES: Final[Mapping[Role, str]] = {Role.OPERATOR: "token", Role.SCHEDULER: "decide_token"}
 #: The headers of responses to GET.
 _CACHING: Final = {
     "ETag": {"description": "The version of the result, for If-None-Match.", "schema": _TEXT},
@@ -150,7 +150,7 @@ def _parameters(route: Route, *, is_cached: bool) -> list[dict[str, object]]:
     ]
     if is_cached:
         parameters.append({"name": "If-None-Match", "in": "header", "required": False, "schema": _TEXT})
-    if route.role is not Role.READ:
+    if route.role is not Role.VIEWER:
         parameters.append({"name": IDEMPOTENCY_KEY, "in": "header", "required": False, "schema": found[-1]})
     return parameters
 
@@ -165,7 +165,7 @@ def _refusals(route: Route) -> dict[str, object]:
     codes = {"400", "403", "404", "409", "421", "422", "503"}
     if route.has_body:
         codes |= {"408", "413", "415"}
-    if route.role is not Role.READ:
+    if route.role is not Role.VIEWER:
         codes.add("401")
     error = "YAPIError" if route.is_yunikorn else "Error"
     return {code: {"$ref": f"#/components/responses/{error}{code}"} for code in sorted(codes)}

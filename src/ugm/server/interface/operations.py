@@ -21,10 +21,8 @@ from msgspec import Meta
 from ugm import Decision, UserGroup
 from ugm._json_values import Json, JsonObject
 from ugm.partition import AbstractPartition, Admission, AllocationRequest, GangStyle
-from ugm.partition.interface.operations import OPERATION_KINDS, Kind
-from ugm.partition.interface.operations import Role as OperationRole
+from ugm.partition.interface.operations import OPERATION_KINDS, Kind, Role
 from ugm.queues import Placement
-from ugm.server.http.access import Role
 from ugm.server.http.payloads import ApiError, plain
 from ugm.server.interface.fields import Duration, Name, Priority, QueuePath, RequestedQueue, Seconds, Tags, User
 from ugm.server.interface.route import Call, Route, Routes
@@ -42,7 +40,7 @@ _OTHERS: Final = frozenset(
 NAMES: Final = [
     name
     for name, one in OPERATION_KINDS.items()
-    if one.kind is Kind.CHANGE and one.role is OperationRole.SCHEDULER and name not in _OTHERS
+    if one.kind is Kind.CHANGE and one.role is Role.SCHEDULER and name not in _OTHERS
 ]
 #: The items of a list, the allocations of a gang, and the operations of a batch.
 _MOST_ITEMS: Final = 10_000
@@ -218,7 +216,7 @@ class _Operation:
         parameters = msgspec.defstruct(f"{self.name}_parameters", [])
         result = _RESULTS.get(self.result, self.result)
         path = f"/partition/{{partition}}/{self.name}"
-        return Route("POST", path, self.execute, self.name, summary, parameters, result, self.body, role=Role.DECIDE)
+        return Route("POST", path, self.execute, self.name, summary, parameters, result, self.body, role=Role.SCHEDULER)
 
 
 def _names(body: Any) -> Iterator[str]:  # noqa: ANN401 - of a derived class
@@ -243,7 +241,7 @@ for _one in _OPERATIONS.values():
     ROUTES.add(_one.route())
 
 
-@ROUTES.post("/partition/{partition}/batch", role=Role.DECIDE, types={"body": _BatchBody})
+@ROUTES.post("/partition/{partition}/batch", role=Role.SCHEDULER, types={"body": _BatchBody})
 def batch(served: ServedPartition, call: Call, *, body: Any) -> Annotated[Object, Batch]:  # noqa: ANN401 - a derived class
     """Execute several operations in order, and return the result or error of each."""
     return {"results": [_batch_item(served, call, one) for one in body.operations]}

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, final, get_type_hints
 
 import msgspec
 
-from ugm.server.http.access import Role
+from ugm.partition.interface.operations import Role
 from ugm.server.http.audit import AuditedOutcome, AuditLog
 
 __all__ = ["PREFIX", "YUNIKORN_PREFIX", "Call", "Route", "Routes"]
@@ -57,7 +57,8 @@ class Call:
     def operation(self, action: str, target: str) -> Iterator[AuditedOutcome]:
         """Write the operation in the block to the audit log; see `ugm.server.http.audit.AuditLog.operation`."""
         self.is_audited = True
-        with self._audit.operation(client=self.client, role=self._role.actor, action=action, target=target) as outcome:
+        role = self._role.name.lower()
+        with self._audit.operation(client=self.client, role=role, action=action, target=target) as outcome:
             yield outcome
 
 
@@ -83,7 +84,7 @@ class Route:
     reads_config: bool = False
     #: Whether the parameters are one argument.
     is_query: bool = False
-    role: Role = Role.READ
+    role: Role = Role.VIEWER
     prefix: str = PREFIX
     #: Whether the body may have any media type.
     takes_any_type: bool = False

@@ -12,8 +12,8 @@ from msgspec import Meta, Struct, structs
 
 from ugm.budgets import AccountState, BudgetChange, BudgetChangeKind
 from ugm.partition import ModelReport
+from ugm.partition.interface.operations import Role
 from ugm.resources import Resource, as_float
-from ugm.server.http.access import Role
 from ugm.server.interface.fields import Name, Offset, PageSize, Text
 from ugm.server.interface.route import Call, Routes
 from ugm.server.interface.schemas import Object
@@ -101,7 +101,7 @@ class BudgetChanged:
     changed: bool
 
 
-@ROUTES.post("/partition/{partition}/change_budget", role=Role.OPERATE)
+@ROUTES.post("/partition/{partition}/change_budget", role=Role.OPERATOR)
 def change_budget(served: ServedPartition, call: Call, *, body: Change) -> BudgetChanged:
     """Set the amounts of a budget, refill an account, or transfer what remains to another, with a reason."""
     target = f"{served.name}: {body.kind} {body.budget}: {body.reason}"

@@ -11,9 +11,9 @@ from msgspec import Meta, Struct
 
 from ugm import AllocationRequest
 from ugm.partition import AbstractPartition, AllocationState, PreemptionStatus
+from ugm.partition.interface.operations import Role
 from ugm.preemption import PreemptionPlan, ReductionPlan
 from ugm.resources import Resource
-from ugm.server.http.access import Role
 from ugm.server.http.payloads import ApiError, require_found
 from ugm.server.interface.fields import Name, Nodes, Priority, Seconds
 from ugm.server.interface.operations import AllocationIds
@@ -97,7 +97,7 @@ def plan_reductions(served: ServedPartition, _call: Call, *, body: Reductions) -
     return with_text(body.plan(served.partition))
 
 
-@ROUTES.post(f"{_PARTITION}/carry_out", role=Role.OPERATE)
+@ROUTES.post(f"{_PARTITION}/carry_out", role=Role.OPERATOR)
 def carry_out(served: ServedPartition, call: Call, *, body: Execution) -> Annotated[Object, AllocationIds]:
     """Make a plan again, and mark its victims as terminating if they are the named ones; otherwise mark none."""
     with call.operation("carry_out", f"{served.name}: {', '.join(body.victims)}"):

@@ -11,9 +11,9 @@ from ugm import ConfigError, Problem
 from ugm._json_values import Json
 from ugm.config import parse_config, review_config
 from ugm.partition import Changes, ConfigPlan
+from ugm.partition.interface.operations import Role
 from ugm.server.configuration.attempts import Actor, ConfigAttempt
 from ugm.server.configuration.configurations import ConfigOutcome
-from ugm.server.http.access import Role
 from ugm.server.http.payloads import Payload, problem_to_dict, require_found
 from ugm.server.interface.fields import Confirmation, Name
 from ugm.server.interface.route import Call, Routes
@@ -124,7 +124,7 @@ class Changed:
     partitions: Mapping[str, Annotated[Changes, Object]]
 
 
-@ROUTES.put("/config", role=Role.OPERATE)
+@ROUTES.put("/config", role=Role.OPERATOR)
 def upload(server: ServerState, call: Call, *, text: str, confirm: Confirmation = "false") -> Changed:
     """Replace the configuration of all partitions by the one in the request, or change nothing."""
     call.is_audited = True
@@ -132,7 +132,7 @@ def upload(server: ServerState, call: Call, *, text: str, confirm: Confirmation 
     return Changed(server.configurations.upload(text, actor, confirm=confirm == "true"))
 
 
-@ROUTES.post("/config/reload", role=Role.OPERATE)
+@ROUTES.post("/config/reload", role=Role.OPERATOR)
 def reload(server: ServerState, call: Call) -> Changed:
     """Replace the configuration of all partitions by the one in the file, or change nothing."""
     call.is_audited = True
