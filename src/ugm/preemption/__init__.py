@@ -5,14 +5,6 @@ A plan is a value that follows from queues and allocations alone, so this packag
 """
 
 from ugm.preemption.eligibility import PreemptionProtection
-from ugm.preemption.facts import (
-    AllocationFacts,
-    PlacedRequest,
-    PreemptionPolicy,
-    PreemptionRequest,
-    QueueFacts,
-    World,
-)
 from ugm.preemption.plan import (
     Freed,
     GuaranteeUse,
@@ -23,8 +15,16 @@ from ugm.preemption.plan import (
     ProtectedAllocations,
     QueueInput,
     Victim,
+    plan_preemption,
 )
-from ugm.preemption.planner import plan_preemption
+from ugm.preemption.queue_usage_tree import (
+    AllocationFacts,
+    PlacedRequest,
+    PreemptionPolicy,
+    PreemptionRequest,
+    QueueFacts,
+    World,
+)
 from ugm.preemption.reduction import Reduction, ReductionPlan, ReductionTimer, plan_reductions
 
 __all__ = [

@@ -29,8 +29,16 @@ from enum import StrEnum
 from math import lcm
 from typing import Final, NamedTuple, final
 
-from ugm.preemption.facts import DEFAULT_DELAY, PreemptionPolicy, PreemptionRequest
-from ugm.preemption.queue_usage_tree import AllocationClass, Candidates, Point, QueueNode, QueueUsageTree
+from ugm.preemption.queue_usage_tree import (
+    DEFAULT_DELAY,
+    AllocationClass,
+    Candidates,
+    Point,
+    PreemptionPolicy,
+    PreemptionRequest,
+    QueueNode,
+    QueueUsageTree,
+)
 from ugm.preemption.victim_search import Bound, Problem, Target
 
 __all__ = ["PreemptionProtection", "QueueRole", "Situation"]

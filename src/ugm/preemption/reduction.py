@@ -23,9 +23,8 @@ from typing import Final, NamedTuple, final
 from ugm._json_values import JsonObject, attributes
 from ugm.identity import is_below
 from ugm.preemption.eligibility import PreemptionProtection
-from ugm.preemption.facts import World
 from ugm.preemption.plan import QueueInput, Victim, guarantee_use, queue_inputs
-from ugm.preemption.queue_usage_tree import AllocationClass, Candidates, Point, QueueNode, QueueUsageTree, Sums
+from ugm.preemption.queue_usage_tree import AllocationClass, Candidates, Point, QueueNode, QueueUsageTree, Sums, World
 from ugm.preemption.victim_search import DEFAULT_STEPS, Bound, Problem, Target, choose
 from ugm.resources import Resource, format_amount
 

@@ -22,7 +22,7 @@ from typing import Final, final
 
 from ugm.configuration import PartitionConfig
 from ugm.identity import ancestors
-from ugm.preemption.facts import PreemptionPolicy, QueueFacts
+from ugm.preemption.queue_usage_tree import PreemptionPolicy, QueueFacts
 from ugm.queues.tree import NO_QUOTA, Quota
 from ugm.resources import Resource
 

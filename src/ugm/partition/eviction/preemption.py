@@ -44,8 +44,7 @@ from ugm.preemption import (
     plan_reductions,
 )
 from ugm.preemption.eligibility import Situation
-from ugm.preemption.plan import QueueInput
-from ugm.preemption.planner import plans_of_nodes
+from ugm.preemption.plan import QueueInput, plans_of_nodes
 from ugm.preemption.queue_usage_tree import QueueUsageTree
 from ugm.resources import Resource
 
