@@ -200,9 +200,8 @@ class AdmissionControl(CheckedArguments):
         evictions = self._models.evictions(claim)
         if not evictions:
             return ()
-        known = [self._state.allocations.get(name) for name in evictions]
-        evicted = [other for other in known if other is not None and other.state is not _PENDING]
-        is_possible = len(evicted) == len(known) and self._fits_without(evicted, application, claim.usage)
+        evicted = [other for other in map(self._state.held, evictions) if other is not None]
+        is_possible = len(evicted) == len(evictions) and self._fits_without(evicted, application, claim.usage)
         return evictions if is_possible else ()
 
     def _fits_without(self, evicted: Sequence[Allocation], application: Application, usage: Resource) -> bool:

@@ -343,8 +343,8 @@ class Synchronization(ApplicationLifecycle):
 
     def _in_ledger(self, allocation_id: str) -> RunningAllocation | None:
         """Return an allocation of the ledger as a running one; None if it is pending or does not exist."""
-        row = self._state.allocations.get(allocation_id)
-        return None if row is None or row.state is _PENDING else RunningAllocation(*row[:3], row.node)
+        row = self._state.held(allocation_id)
+        return row and RunningAllocation(*row[:3], row.node)
 
 
 def _sorted(names: Iterable[str]) -> tuple[str, ...]:

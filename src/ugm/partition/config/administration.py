@@ -127,22 +127,15 @@ class Administration(AdmissionPart):
 
     # Nodes
 
-    def add_node(self, name: str, offers: Resource) -> None:
-        """Register a node."""
-        self._change_node(self._state.cluster.add, name, offers)
-
-    def update_node(self, name: str, offers: Resource) -> None:
-        """Change the resources of a node."""
-        self._change_node(self._state.cluster.update, name, offers)
-
     def remove_node(self, name: str) -> bool:
         """Remove a node and return whether it existed."""
         if type(name) is not str or name not in self._state.cluster.nodes:
             require_name("node", name)
             return False
-        return self._change_node(self._state.cluster.remove, name)
+        return self.change_node(self._state.cluster.remove, name)
 
-    def _change_node(self, change: Callable[..., T], name: str, *offers: Resource) -> T:
+    def change_node(self, change: Callable[..., T], name: str, *offers: Resource) -> T:
+        """Add, change or remove a node by a method of the cluster."""
         state = self._state
         total = state.cluster.total
         changed = change(name, *offers)

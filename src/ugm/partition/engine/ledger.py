@@ -227,6 +227,11 @@ class Ledger:
         self.write(row._replace(node=node or row.node))
         self.put("request", name, self.tables.requests[name]._replace(placed=True))
 
+    def held(self, allocation_id: str) -> Allocation | None:
+        """Return an allocation that is held or terminating; None if it is pending or does not exist."""
+        row = self.allocations.get(allocation_id)
+        return None if row is None or row.state is _PENDING else row
+
     def terminating_rows(self) -> dict[str, Allocation]:
         """Return the terminating allocations, sorted by id."""
         return {name: self.allocations[name] for name in sorted(self.terminating)}

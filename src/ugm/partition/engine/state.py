@@ -34,7 +34,6 @@ from ugm.partition.engine.ledger import Ledger
 from ugm.partition.engine.transaction import PartitionClock
 from ugm.partition.rows import (
     Allocation,
-    AllocationState,
     ApplicationRow,
     Change,
     ConfigurationRow,
@@ -267,11 +266,7 @@ class PartitionState(Ledger):
 
     def current_reservations(self) -> dict[str, str]:
         """Return the pending request that reserves capacity for a queue, by the path of the queue."""
-        return {
-            path: name
-            for path, name in self.row.reservations.items()
-            if (row := self.allocations.get(name)) is not None and row.state is AllocationState.PENDING
-        }
+        return {path: name for path, name in self.row.reservations.items() if name in self.tables.requests}
 
     def set_reservation(self, queue_path: str, allocation_id: str | None) -> None:
         """Let a pending request reserve capacity for a queue in place of the one before; None for no request."""

@@ -269,7 +269,7 @@ class PreemptionPlanning(SubjectQueries):
             yield replace(
                 plan,
                 placed=question.given,
-                is_pending=self._is_pending(request.allocation_id),
+                is_pending=request.allocation_id in self._state.tables.requests,
                 preemptible=call.request.preemptible,
                 duration=call.request.duration,
                 within_queue=call.within_queue,
@@ -330,8 +330,7 @@ class PreemptionPlanning(SubjectQueries):
 
     def _granted(self, names: Iterable[str]) -> list[AllocationFacts]:
         """Return the facts about granted allocations; those with other names are left out."""
-        rows = (self._state.allocations.get(name) for name in names)
-        return [self._facts(row) for row in rows if row is not None and row.state is not AllocationState.PENDING]
+        return [self._facts(row) for row in map(self._state.held, names) if row is not None]
 
     def _evictions_of_nodes(
         self, names: Iterable[str], nodes: Mapping[str, Resource] | None
@@ -442,11 +441,7 @@ class PreemptionPlanning(SubjectQueries):
         if isinstance(plan, ReductionPlan):
             return False
         name = plan.request.allocation_id
-        return self._is_pending(name) and name not in self._state.placed
-
-    def _is_pending(self, allocation_id: str) -> bool:
-        row = self._state.allocations.get(allocation_id)
-        return row is not None and row.state is AllocationState.PENDING
+        return name in self._state.tables.requests and name not in self._state.placed
 
     def _place(self, plan: PreemptionPlan) -> None:
         """Mark a request as placed if it is pending, and let it take over the reservations of its queues."""
@@ -489,10 +484,10 @@ class PreemptionPlanning(SubjectQueries):
 
     def _changed_request(self, plan: PreemptionPlan) -> str:
         """Return what has happened to the request of a plan, or to those that it counts as granted."""
-        name = plan.request.allocation_id
-        if self._state.allocations.get(name) is None and plan.is_pending:
+        name, rows = plan.request.allocation_id, self._state.allocations
+        if name not in rows and plan.is_pending:
             return f"request {name!r} was withdrawn"
-        if self._state.allocations.get(name) is not None and not self._is_pending(name):
+        if self._state.held(name) is not None:
             return f"request {name!r} is granted"
         paths = {one.application_id: one.queue_path for one in plan.placed}
         for application_id, path in {**paths, plan.request.application_id: plan.request.queue_path}.items():
@@ -501,10 +496,8 @@ class PreemptionPlanning(SubjectQueries):
                 return f"application {application_id!r} is not in queue {path} any more"
         call = call_of(plan, plan.now)
         for one in (call.request, *call.placed):
-            row = self._state.allocations.get(one.allocation_id)
-            if row is None or row.state is not AllocationState.PENDING:
-                continue
-            if (row.application_id, row.usage, *row[5:7], row.duration) != (one[1], one.usage, *one[4:7]):
+            row = rows[one.allocation_id] if one.allocation_id in self._state.tables.requests else None
+            if row and (row.application_id, row.usage, *row[5:7], row.duration) != (one[1], one.usage, *one[4:7]):
                 return f"request {one.allocation_id!r} has changed"
         return ""
 

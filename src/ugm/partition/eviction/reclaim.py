@@ -40,7 +40,7 @@ from ugm.partition.eviction.reclaim_plan import (
     VictimSearch,
     is_entitled,
 )
-from ugm.partition.rows import Allocation, AllocationState
+from ugm.partition.rows import Allocation
 from ugm.resources import Resource, sum_of
 
 __all__ = ["ReclaimPlanning", "require_reclaim_plan"]
@@ -143,7 +143,7 @@ class ReclaimPlanning(SubjectQueries):
     ) -> VictimSearch:
         """Return the search among the allocations of other groups in a place, or those of them that *only* contains."""
         candidates: dict[str, ReclaimCandidate] = {}
-        lacking, rows = self._lacking(request, place, leaving), self._state.allocations
+        lacking, held = self._lacking(request, place, leaving), self._state.held
         freed_by, only_there = _freed_amounts(missing, lacking), lacking.keys() - {one.resource for one in missing}
         borrowers = self._models.borrowers(request[1], {row.allocation_id for row in leaving})
         for model, found in enumerate(borrowers):
@@ -152,7 +152,7 @@ class ReclaimPlanning(SubjectQueries):
                 for name in borrower.allocation_ids:
                     if name in candidates:
                         candidates[name].groups.append(group)
-                    elif (only is None or name in only) and (row := rows.get(name)) and _is_held(row, place.node):
+                    elif (only is None or name in only) and (row := held(name)) and place.node in {None, row.node}:
                         path = self._state.applications[row.application_id].queue.queue_path
                         candidates[name] = ReclaimCandidate(row, *freed_by(row.usage, path), [group])
 
@@ -183,7 +183,7 @@ class ReclaimPlanning(SubjectQueries):
         Raises:
             RequestError: the plan is stale.
         """
-        rows = {name: row for name in plan.allocation_ids if (row := self._held(name)) is not None}
+        rows = {name: row for name in plan.allocation_ids if (row := self._state.held(name)) is not None}
         if not rows:
             return ()
         objection = self._objection(plan, rows)
@@ -191,10 +191,6 @@ class ReclaimPlanning(SubjectQueries):
             raise RequestError("plan", str(plan).partition("\n")[0], f"the plan is stale: {objection}", "plan-stale")
         self._admission.end(rows.values())
         return tuple(rows)
-
-    def _held(self, allocation_id: str) -> Allocation | None:
-        row = self._state.allocations.get(allocation_id)
-        return None if row is None or row.state is AllocationState.PENDING else row
 
     def _facts_of(self, row: Allocation) -> tuple[str, str, str, str, Resource, int]:
         """Return what a plan says about a victim, except the guarantees."""
@@ -237,10 +233,6 @@ def _without_victims(
     return replace(
         made, outcome=ReclaimOutcome.NONE, missing=missing, entitled=tuple(entitled), protected=tuple(protected)
     )
-
-
-def _is_held(row: Allocation, node: str | None) -> bool:
-    return row.state is not AllocationState.PENDING and node in {None, row.node}
 
 
 def _order_of(place: _Place, victims: Victims) -> tuple[list[int], int, str]:

@@ -71,7 +71,7 @@ class PartitionParts:
         self._transactions = Transactions(lock, outbox, log, state.revert_all)
         self._timers = ReductionTimers(state, models.clock)
         self._schedule = ScheduleFollower(state, models, self._timers, self._transactions, state.mark_everything)
-        state.config_changed = self._schedule.attach
+        state.config_changed = self._follow_config
         self._admission = AdmissionControl(state, models, self._timers)
         self._lifecycle = ApplicationLifecycle(state, models, self._admission)
         self._administration = Administration(state, models, self._admission)

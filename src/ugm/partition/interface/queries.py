@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
@@ -499,7 +498,7 @@ class AdministrationOperations(PartitionParts):
         """
         require_node(name, offers)
         self._require_listed("offers", offers)
-        self._transactions.run(self._administration.add_node, name, offers)
+        self._transactions.run(self._administration.change_node, self._state.cluster.add, name, offers)
 
     def update_node(self, name: str, offers: Resource) -> None:
         """Change the resources of a node. If usage exceeds the new total, nothing is evicted and growth is denied.
@@ -509,7 +508,7 @@ class AdministrationOperations(PartitionParts):
         """
         require_node(name, offers)
         self._require_listed("offers", offers)
-        self._transactions.run(self._administration.update_node, name, offers)
+        self._transactions.run(self._administration.change_node, self._state.cluster.update, name, offers)
 
     def remove_node(self, name: str) -> bool:
         """Remove a node and return whether it existed. Without any node, the root allows nothing."""
@@ -569,7 +568,7 @@ class AdministrationOperations(PartitionParts):
         from ugm.partition.config.plan import require_confirmed  # noqa: PLC0415 - see `_Part`
 
         require_confirmed(plan, confirm=confirm)
-        self._transactions.run(self._change_config, self._administration.apply, plan)
+        self._transactions.run(self._administration.apply, plan)
 
     def configure(self, config: PartitionConfig | None, author: str = "") -> None:
         """Put another configuration in force at once.
@@ -585,8 +584,8 @@ class AdministrationOperations(PartitionParts):
         Raises:
             RequestError: an argument is invalid; the old configuration is still in force.
         """
-        change = partial(self._administration.configure, author=author and require_name("author", author))
-        self._transactions.run(self._change_config, change, CompiledConfig.of(config))
+        named, compiled = author and require_name("author", author), CompiledConfig.of(config)
+        self._transactions.run(self._administration.configure, compiled, named)
 
     def audit(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> AuditReport:
         """Compare the ledger with the allocations that really run, without any change.
@@ -660,11 +659,6 @@ class AdministrationOperations(PartitionParts):
         verify(self._state)
         if self._models:
             self._read(self._verify_models)
-
-    def _change_config(self, change: Callable[[T], None], argument: T) -> None:
-        """Put another configuration in force. Its models replace those of the old one in the same step."""
-        change(argument)
-        self._follow_config()
 
     def _plan_input(self, config: PartitionConfig | None) -> PlanInput:
         from ugm.partition.config.plan import PlanInput  # noqa: PLC0415 - see `_Part`
