@@ -132,8 +132,6 @@ class ModelSet:
         self._suspended: list[QuotaModel] = []
         #: Called with the time when an operation begins; None if no limit changes with the time.
         self._follow_schedule: FollowSchedule | None = None
-        #: The last claim that was denied, and the models that have denied it; None after `evictions`.
-        self._objecting: tuple[Claim, list[QuotaModel]] | None = None
         added = tuple(models)
         for position, model in enumerate(added):
             require_model("models", model)
@@ -210,8 +208,6 @@ class ModelSet:
         definitions: Iterable[ModelDefinition],
         total: Resource | None,
         calls: Callable[[], Sequence[Call]],
-        *,
-        changes: bool = True,
     ) -> None:
         """Replace the declared models by those of some definitions. A model whose definition is the same stays.
 
@@ -219,9 +215,8 @@ class ModelSet:
             definitions: the definitions.
             total: the sum of the nodes; None if there is none.
             calls: returns the calls that charge a new model with the ledger.
-            changes: whether the operation is a change, and not a restoration.
         """
-        declared = self._declared(definitions, ModelFactory(total, calls, partial(self.clock.now, changes=changes)))
+        declared = self._declared(definitions, ModelFactory(total, calls, partial(self.clock.now, changes=True)))
         self._note(None, self._set, self.declared, self.added)
         self._set(declared, self.added)
 
@@ -465,13 +460,10 @@ class ModelSet:
     def check(self, claim: Claim) -> tuple[Violation, ...]:
         """Return every limit that a claim would exceed; a suspended model denies every claim."""
         found = self._suspensions
-        objecting: list[QuotaModel] = []
         # The same as `query` for each model. It is repeated here because every allocation executes it.
         try:
             for model, self._calling in self._checked:  # noqa: B020 - an attribute is the second variable
                 if denied := tuple(model.check(claim)):
-                    objecting.append(model)
-                    self._objecting = claim, objecting
                     self._note_denier(model, denied)
                     found += denied
         except UgmError:
@@ -504,13 +496,12 @@ class ModelSet:
 
     def evictions(self, claim: Claim) -> tuple[str, ...]:
         """Return the allocations to evict so that all models allow a claim; empty if no evictions would help."""
-        noted, self._objecting = self._objecting, None
         if self._suspensions:
             return ()
-        if noted is None or noted[0] is not claim:
-            noted = claim, [model for model in self.all if self.query(model, model.check, claim)]
         evicted: dict[str, None] = {}
-        for model in noted[1]:
+        for model in self.all:
+            if not self.query(model, model.check, claim):
+                continue
             # Instead of `isinstance(model, EvictingModel)`, which takes longer than most checks.
             proposal = getattr(model, "evictions", None)
             found = self.query(model, proposal, claim) if proposal else ()
