@@ -15,6 +15,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ugm.arguments import require_amounts, require_vector
+from ugm.counters import fits
 from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation, effective_limits, exceeded, headroom_of
 from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, UserGroup, canonical_path, is_below
@@ -142,7 +143,14 @@ class SubjectQueries(AdmissionPart):
     def check(self, subject: Subject, query: QueryRequest) -> Decision:
         """Return the answer that one more allocation would get."""
         self._admission.request_vector(query.usage)
-        return self._check(self.application_of(subject), query)
+        application = self.application_of(subject)
+        if application.holding is not None and not self._models.all and not application.row.failing:
+            # The usual answer, in less time.
+            self._row(application, query)
+            holding = self._state.holding_of(application)
+            if fits(holding.checked, self._state.vector(query.usage)):
+                return ALLOWED
+        return self._check(application, query)
 
     def _check(self, application: Application, query: QueryRequest) -> Decision:
         is_submitted = _is_submitted(application)
@@ -274,11 +282,13 @@ class SubjectQueries(AdmissionPart):
         Raises:
             RequestError: a property has a wrong type or value.
         """
+        return application.claim(self._row(application, query))
+
+    def _row(self, application: Application, query: QueryRequest) -> Allocation:
         usage, priority, preemptible, duration = query
         traits = False, priority, preemptible, duration
-        request = AllocationRequest(_NO_ALLOCATION, application.application_id, usage, *traits)
-        row = allocation_of(request, AllocationState.HELD, self._admission.now([request], changes=False))
-        return application.claim(row)
+        request = AllocationRequest(_NO_ALLOCATION, application.row.application_id, usage, *traits)
+        return allocation_of(request, AllocationState.HELD, self._admission.now([request], changes=False))
 
     def _holding(self, application: Application) -> Holding:
         """Return the holding of an application, or a detached one if it is not submitted."""
