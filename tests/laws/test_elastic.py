@@ -44,11 +44,6 @@ def fill(tree: ElasticTree, wanted: Wanted) -> ElasticTree:
     return tree
 
 
-def runtimes(tree: ElasticTree) -> dict[str, Resource]:
-    """Return the runtime of every configured group."""
-    return {group.name: tree.runtime(group.name) for group in tree.groups}
-
-
 def exactly_fair(left: int, needs: dict[str, tuple[int, int]]) -> dict[str, Fraction]:
     """Return the exact weighted max-min fair shares, from weights and needs."""
     gives, rest, whole = {}, Fraction(left), sum(weight for weight, _ in needs.values())

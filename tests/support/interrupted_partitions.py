@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from support.event_follower import EventFollower
+from support.failing_models import ResettableFailing
 from support.interruption_points import Interruption, Point
 from support.locks import is_locked
-from support.partition_fixtures import BOB, SUE, Waiting, config, memory, shown
+from support.partition_fixtures import BOB, SUE, config, memory, shown
 from support.quotatree_fixtures import document
 from ugm import Partition, Resource, UserGroup
 from ugm.configuration import PartitionConfig
@@ -196,7 +197,7 @@ class Modelled(Scene):
         manager = QuotaManager()
         manager.set_mode(Mode.NORMAL)
         manager.add_tree_from_struct(document({"R": ("nil", 900), "a": ("R", 900)}, "T"))
-        self.waiting, self.tree = Waiting(1000), TreeModel(manager, "T", lambda _: "a")
+        self.waiting, self.tree = ResettableFailing(1000), TreeModel(manager, "T", lambda _: "a")
         self.partition = Partition(
             self._setup.config, models=[self.waiting, ElasticModel(self.elastic), self.tree], clock=lambda: 1000
         )

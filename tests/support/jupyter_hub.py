@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
-from support.hosts import MARK, HostProcess, Processes, free_ports, wait_until
+from support.hosts import MARK, HostProcess, Processes, free_ports
 from support.places import EXAMPLES
 
 __all__ = ["Answer", "Hub", "Page", "Visitor", "example"]
@@ -188,10 +188,6 @@ class Hub:
     def log(self) -> str:
         """Return what the hub has printed."""
         return self.process.output()
-
-    def wait_for_log(self, text: str, *, after: int = 0) -> None:
-        """Wait until the hub prints a text after a position of its log."""
-        wait_until(lambda: text in self.log()[after:], f"the log has {text!r}", details=lambda: self.log()[-4000:])
 
 
 def example(owner: Processes, folder: Path) -> Hub:

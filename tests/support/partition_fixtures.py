@@ -20,7 +20,6 @@ __all__ = [
     "TEMPLATE",
     "BrokenError",
     "Licences",
-    "Waiting",
     "changing_nothing",
     "config",
     "in_every_state",
@@ -144,69 +143,3 @@ class Licences:
 
 class BrokenError(RuntimeError):
     """What a quota model of these tests fails with."""
-
-
-class Waiting(Licences):
-    """Licences with a list of what is charged and what waits, which fail at a chosen call and give up what is asked."""
-
-    def __init__(self, limit: int = 100, *, gives_up: tuple[str, ...] = ()) -> None:
-        super().__init__(limit)
-        self.charged: dict[str, Claim] = {}
-        self.waiting: dict[str, Claim] = {}
-        self.gives_up = gives_up
-        self._fuse: dict[str, int] = {}
-        self.calls: list[str] = []
-
-    def fail_at(self, call: str, time: int = 1) -> None:
-        """Fail the *time*-th of the next calls of a kind, before anything of it is done."""
-        self._fuse = {call: time}
-
-    def _note(self, call: str) -> None:
-        self.calls.append(call)
-        left = self._fuse.get(call, 0)
-        self._fuse[call] = left - 1
-        if left == 1:
-            raise BrokenError(call)
-
-    def state(self) -> object:
-        """Return everything that counts."""
-        return self.used, self.charged.copy(), self.waiting.copy()
-
-    def check(self, claim: Claim) -> list[Violation]:
-        """Deny more than there are."""
-        self._note("check")
-        return super().check(claim)
-
-    def charge(self, claim: Claim) -> None:
-        """Count a claim that is not counted yet."""
-        self._note("charge")
-        assert claim.allocation_id not in self.charged
-        self.charged[claim.allocation_id] = claim
-        super().charge(claim)
-
-    def refund(self, claim: Claim) -> None:
-        """Forget an equal claim that is counted."""
-        self._note("refund")
-        assert self.charged.pop(claim.allocation_id) == claim
-        super().refund(claim)
-
-    def reset(self) -> None:
-        """Forget all claims."""
-        self.used, self.charged, self.waiting = 0, {}, {}
-
-    def add_pending(self, claim: Claim) -> None:
-        """Let a claim wait."""
-        self._note("add_pending")
-        assert claim.allocation_id not in self.waiting
-        self.waiting[claim.allocation_id] = claim
-
-    def remove_pending(self, claim: Claim) -> None:
-        """Let an equal claim wait no longer."""
-        self._note("remove_pending")
-        assert self.waiting.pop(claim.allocation_id) == claim
-
-    def evictions(self, claim: Claim) -> tuple[str, ...]:
-        """Give up what is there of what is to be given up."""
-        self._note("evictions")
-        assert self.check(claim)
-        return tuple(name for name in self.gives_up if name in self.charged)

@@ -73,13 +73,6 @@ def test_an_opened_partition_that_closes(tmp_path: Path) -> None:
         assert again.application_ids() == ("app", "next")
 
 
-def test_a_partition_in_memory_has_nothing_to_close() -> None:
-    """A partition in memory is not changed by its end."""
-    partition = Partition(CONFIG)
-    partition.close()
-    assert partition.submit("app", EVE, "root.q")
-
-
 def _in_memory(_: Path) -> AbstractPartition:
     return Partition(CONFIG)
 

@@ -12,17 +12,9 @@ from click.testing import CliRunner
 from support.logs import own_records
 from ugm import Partition, load_config, parse_config
 from ugm.cli.commands import ugm
-from ugm.config import review_config
 
 CPU = "partitions:\n- queues:\n  - name: a\n    resources: {max: {cpu: 8}}\n"
 OLD = "partitions: [{queues: [{name: ads, resources: {max: {memory: 800000, vcore: 80000}}}]}]"
-
-
-def property_warnings(properties: str) -> list[str]:
-    """Return the warnings about the properties of a queue."""
-    review = review_config(f"partitions: [{{queues: [{{name: a, properties: {{{properties}}}}}]}}]")
-    assert review.problems == ()
-    return [f"{one.code}: {one.message}" for one in review.warnings]
 
 
 def test_value_has_the_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -36,48 +28,6 @@ def test_value_has_the_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture
     ]
     assert [record.getMessage().count("'cpu'") for record in own_records(caplog)] == [1]
     assert parse_config(CPU).warnings[0].excerpt == "    resources: {max: {cpu: 8}}\n" + " " * 22 + "^"
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("preemption.dealy", "preemption.delay"),
-        ("premption.policy", "preemption.policy"),
-        ("preemptionPolicy", "preemption.policy"),
-        ("application.sort.polcy", "application.sort.policy"),
-        ("application_sort_priority", "application.sort.priority"),
-        ("priority.ofset", "priority.offset"),
-        ("quota.preemption.dely", "quota.preemption.delay"),
-        ("ugm.reservations", "ugm.reservation"),
-    ],
-)
-def test_misspelt_properties(written: str, meant: str) -> None:
-    """A property that resembles a known one gets a warning with the known name."""
-    assert property_warnings(f"{written}: x") == [
-        f"queue-property-misspelt: the property '{written}' is probably misspelt: did you mean '{meant}'?"
-    ]
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "preemption.policy: fairshare",
-        "preemption.delay: soon",
-        "quota.preemption.delay: '30'",
-        "priority.policy: fifo",
-        "priority.offset: high",
-        "application.sort.policy: drf",
-        "application.sort.priority: always",
-        "ugm.reservation: sometimes",
-    ],
-)
-def test_unknown_values_of_properties(setting: str) -> None:
-    """An unknown value of any property is a warning, and a partition uses the default."""
-    (warning,) = property_warnings(setting)
-    assert warning.startswith("queue-property-unknown")
-    assert "so the default is used" in warning
-    text = f"partitions: [{{queues: [{{name: a, properties: {{{setting}}}}}]}}]"
-    assert Partition(parse_config(text).partition()).preemption_status() is not None
 
 
 def test_old_units() -> None:

@@ -40,23 +40,6 @@ def get(client: TestClient, path: str) -> Any:  # noqa: ANN401 - as JSON
     return found.json()
 
 
-def test_placement_rules(client: TestClient) -> None:
-    """Rules have their parameters, their filter and the rule of their parent."""
-    rules = get(client, "partition/default/placementrules")
-    assert rules[0] == {
-        "name": "tag",
-        "parameters": {"create": "true", "tagName": "namespace"},
-        "filter": {"type": "deny", "userList": ["eve"]},
-        "parentRule": {"name": "fixed", "parameters": {"create": "false", "queue": "root.a"}},
-    }
-    assert rules[1] == {"name": "provided", "parameters": {"create": "false"}}
-
-
-def test_the_history_of_applications(client: TestClient) -> None:
-    """Each sample has the number of running applications."""
-    assert get(client, "history/apps") == [{"timestamp": 60_000_000_000, "totalApplications": "1"}]
-
-
 def test_a_dump_of_everything(client: TestClient) -> None:
     """The dump has the parts that the other paths return."""
     dump = get(client, "fullstatedump")
@@ -64,8 +47,3 @@ def test_a_dump_of_everything(client: TestClient) -> None:
     assert dump["queues"] == [get(client, "partition/default/queues")]
     assert dump["applications"] == get(client, "partition/default/applications")
     assert dump["placementRules"][0]["rules"] == get(client, "partition/default/placementrules")
-
-
-def test_metrics(client: TestClient) -> None:
-    """The metrics are at the path of YuniKorn, too."""
-    assert "ugm_queue_usage" in client.get("/ws/v1/metrics").text

@@ -100,22 +100,6 @@ def test_a_denial_says_that_waiting_cannot_help() -> None:
     assert "gpu requested without a promised duration" in setting.allocate("1", "sue", duration=None)
 
 
-def test_a_partition_answers_with_budgets() -> None:
-    """Checks, headroom, limits and explanations for a duration include budgets."""
-    setting = Setting(Budget("lab", group="lab", amounts=hours(4)))
-    setting.allocate("1", "sue")
-    partition = setting.partition
-
-    assert partition.headroom("sue", duration=1800) == Resource(gpu=6)
-    assert partition.headroom("sue", duration=10) == Resource(gpu=99)
-    assert partition.headroom("sue") == Resource(gpu=0)
-    explained = partition.explain("sue", gpu(4), duration=3600)
-    assert not explained.decision
-    assert explained.headroom == gpu(3)
-    assert [limit.to_dict()["max_resources"] for limit in explained.limits][-1] == {"gpu": 4}
-    assert [(one.name, one.share) for one in partition.model_utilization()] == [("lab", Fraction(1, 4))]
-
-
 def test_owners_of_accounts() -> None:
     """A wildcard counts those that no budget of its queue names; a group is the first that one names."""
     amounts = hours(1)

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from support.failing_models import Fuse, ResettableFailing
 from support.partition_fixtures import (
     BrokenError,
-    Waiting,
     changing_nothing,
     in_every_state,
     memory,
@@ -98,12 +98,12 @@ def test_reconcile(partition: Partition) -> None:
 
 def test_reconcile_with_models() -> None:
     """Other quota models are corrected along with the ledger; one that raises leaves the correction undone."""
-    model, second = Waiting(), Waiting()
+    model, second = ResettableFailing(), ResettableFailing()
     partition = partition_of(models=[model, second])
     started(partition, "app", 1)
     report = partition.audit([RunningAllocation("app", "app", Resource(licence=3))])
     for call in ["refund", "charge"]:
-        second.fail_at(call)
+        second.arm(Fuse(call, 1, is_after=False))
         before = model.state(), second.state(), shown(partition)
         with pytest.raises(BrokenError, match=call):
             partition.reconcile(report)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.partition_fixtures import SUE, Waiting, memory, partition_of
+from support.failing_models import ResettableFailing
+from support.partition_fixtures import SUE, memory, partition_of
 from ugm import Partition
 
 
@@ -16,7 +17,7 @@ def state(partition: Partition) -> str | None:
 
 def gang(style: str, *placeholders: str, pending: tuple[str, ...] = ()) -> Partition:
     """Return a partition with an application that has some placeholders, and asks for more."""
-    partition = partition_of(models=[Waiting()])
+    partition = partition_of(models=[ResettableFailing()])
     partition.submit("app", SUE, "root.a", gang_style=style)
     for name in placeholders:
         assert partition.allocate(name, "app", memory(2), placeholder=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from support.partition_fixtures import BOB, SUE, Waiting, changing_nothing, partition_of
+from support.failing_models import ResettableFailing
+from support.partition_fixtures import BOB, SUE, changing_nothing, partition_of
 from ugm import AllocationRequest, Claim, Decision, Partition, Resource, Violation
 
 
@@ -59,7 +60,7 @@ def gang(*usages: Resource) -> list[AllocationRequest]:
 
 def test_denied_gang_names_all_limits() -> None:
     """A denied gang names every limit that denies one of its allocations, also those after the first denied one."""
-    model, budget = Waiting(5), Budget(3)
+    model, budget = ResettableFailing(5), Budget(3)
     partition = partition_of("{name: a, resources: {max: {memory: 1}}}", models=[model, budget])
     partition.submit("app", SUE, "root.a")
 
@@ -74,7 +75,7 @@ def test_denied_gang_names_all_limits() -> None:
             Violation("budget", "sue", "", "", "coins", 3, 2, 2),
         )
     )
-    assert (model.state(), budget.spent) == ((0, {}, {}), {"sue": 0})
+    assert (model.state(), budget.spent) == (({}, {}), {"sue": 0})
 
 
 # Demand
@@ -82,7 +83,7 @@ def test_denied_gang_names_all_limits() -> None:
 
 def test_demand() -> None:
     """A model that wants to know what waits is told so from the ask until it is granted or withdrawn."""
-    model = Waiting()
+    model = ResettableFailing()
     partition = partition_of(models=[model])
     partition.submit("app", SUE, "root.a")
     for name in "123":
@@ -94,15 +95,15 @@ def test_demand() -> None:
     partition.release("2")
     assert (list(model.waiting), list(model.charged)) == (["3"], ["1"])
     partition.remove("app")
-    assert model.state() == (0, {}, {})
+    assert model.state() == ({}, {})
 
 
 # Evictions
 
 
-def evicting(gives_up: tuple[str, ...]) -> tuple[Partition, Waiting]:
+def evicting(gives_up: tuple[str, ...]) -> tuple[Partition, ResettableFailing]:
     """Return a partition where all three licences are taken, one by each allocation, and a model that gives up some."""
-    model = Waiting(3, gives_up=gives_up)
+    model = ResettableFailing(3, gives_up=gives_up)
     partition = partition_of("{name: a, resources: {max: {licence: 2}}}, {name: b}", models=[model])
     for name, where in [("mine", "root.a"), ("1", "root.b"), ("2", "root.b")]:
         partition.submit(name, SUE, where)
@@ -139,20 +140,3 @@ def test_evict() -> None:
     assert application is not None
     assert application.state.value == "completing"
     partition.verify()
-
-
-# Models that raise
-
-
-def failing() -> tuple[Partition, list[Waiting]]:
-    """Return a partition in which something of every kind is going on, with two models."""
-    models = [Waiting(5, gives_up=("1", "2")) for _ in range(2)]
-    partition = partition_of(limits="{groups: [dev], maxresources: {licence: 9}}", models=models)
-    for name in ["app", "fresh"]:
-        partition.submit(name, SUE, "root.a")
-    for name in "12":
-        assert partition.allocate(name, "app", licences(1))
-    assert partition.allocate("p", "app", licences(1), placeholder=True)
-    partition.request("waits", "app", licences(1))
-    partition.request("big", "app", licences(4))
-    return partition, models

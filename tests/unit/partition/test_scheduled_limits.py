@@ -16,7 +16,6 @@ from support.partition_fixtures import SUE, memory
 from ugm import ConfigError, Partition, RequestError, Resource, TrackingType, UserInQueue, Violation, parse_config
 from ugm.config import PartitionConfig, QueueConfig, QueueResources, ScheduledLimit, dump_config, export_config
 from ugm.configuration import LimitExtensions
-from ugm.configuration.schedules import parse_entry
 from ugm.decision import LimitRise
 from ugm.partition.config.compiled import ConfigSchedule
 from ugm.store import StoredPartition, open_partition
@@ -201,34 +200,8 @@ def test_problems(before: str, after: str, place: str, code: str) -> None:
     assert [(one.code, f"{one.line}:{one.column}") for one in caught.value.problems] == [(code, place)]
 
 
-_ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca")
-_MINUTES = st.integers(0, 24 * 60 - 1)
-
-
 def _hours(minutes: int) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}"
-
-
-@given(
-    st.sampled_from(_ZONES),
-    st.tuples(_MINUTES, _MINUTES).filter(lambda pair: pair[0] != pair[1]),
-    st.sets(st.sampled_from(["mon", "tue", "wed", "thu", "fri", "sat", "sun"]), min_size=1),
-    st.integers(MONDAY - 400 * 86400, MONDAY + 400 * 86400),
-)
-def test_hours_are_those_of_a_wall_clock(zone: str, hours: tuple[int, int], days: set[str], second: int) -> None:
-    """Away from changes of the clock, an entry applies if the local day and time say so."""
-    begin, end = hours
-    entry = parse_entry(ScheduledLimit(days=",".join(days), hours=f"{_hours(begin)}-{_hours(end)}", zone=zone))
-    local = datetime.fromtimestamp(second, ZoneInfo(zone))
-    offsets = {(local + timedelta(hours=step)).utcoffset() for step in range(-48, 49, 6)}
-    if len(offsets) > 1:
-        return
-    names = [f"{local + timedelta(days=step):%a}".lower() for step in (0, -1)]
-    minute = local.hour * 60 + local.minute
-    today = names[0] in days and begin <= minute < (end if end > begin else 24 * 60)
-    expected = today or (names[1] in days and end < begin and minute < end)
-
-    assert entry.applies(second) == expected
 
 
 NIGHT, SATURDAY = MONDAY + 10 * HOUR, MONDAY + 4 * 24 * HOUR + 12 * HOUR
