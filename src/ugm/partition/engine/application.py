@@ -27,7 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from heapq import heapify, heappush
+from heapq import heapify, heappop, heappush
+from itertools import takewhile
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
 
 from ugm._json_values import attributes
@@ -318,15 +319,23 @@ class PromisedEnds:
             self._heap, self._most = kept, max(_SMALL, 2 * len(kept))
         heappush(self._heap, (end, allocation_id))
 
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        """Yield the ends with their allocations, sorted. A reader of the first ones does not pay for all others."""
+        heap, last = self._heap, None
+        #: The items whose parents were read, each with its position.
+        front = [(item, 0) for item in heap[:1]]
+        while front:
+            item, position = heappop(front)
+            if item != last and self._is_current(item):
+                yield item
+            last = item
+            for below in (2 * position + 1, 2 * position + 2):
+                if below < len(heap):
+                    heappush(front, (heap[below], below))
+
     def until(self, now: int) -> list[str]:
         """Return the allocations whose end is not later than *now*, sorted by end and id."""
-        heap, due, open_positions = self._heap, set(), [0]
-        while open_positions:
-            position = open_positions.pop()
-            if position < len(heap) and heap[position][0] <= now:
-                due.add(heap[position])
-                open_positions += (2 * position + 1, 2 * position + 2)
-        return [item[1] for item in sorted(filter(self._is_current, due))]
+        return [name for _, name in takewhile(lambda item: item[0] <= now, self)]
 
 
 class SelectGroup(Protocol):

@@ -42,7 +42,6 @@ __all__ = [
     "Reservation",
     "plan_start",
     "released_places",
-    "sorted_ends",
 ]
 
 _QUEUE: Final = TrackingType.QUEUE
@@ -245,7 +244,6 @@ def plan_start(
     state: PartitionState,
     planned: PlannedStart,
     earlier: Sequence[PlannedStart],
-    ends: Iterable[AllocationEnd],
     more: Iterable[Change],
     now: int,
 ) -> None:
@@ -257,7 +255,6 @@ def plan_start(
         state: the partition.
         planned: the request; its start and slack are set.
         earlier: the requests with earlier reservations, which it must not delay.
-        ends: the promised ends of all allocations, the earliest first.
         more: what else becomes free.
         now: the current second.
     """
@@ -268,7 +265,7 @@ def plan_start(
         planned.limits[place], free[place] = limit, available - amount
         if available < amount:
             missing.add(place)
-    changes = _changes_of(ends, free)
+    changes = _changes_of(state, free)
     others = sorted((*more, *(change for one in earlier for change in one.changes())), key=_time_of)
     if others:
         changes = merge(changes, others, key=_time_of)
@@ -309,8 +306,8 @@ def _times_without_shortage(
         yield at
 
 
-def _changes_of(ends: Iterable[AllocationEnd], places: Iterable[CounterPlace]) -> Iterator[Change]:
-    """Yield what each promised end frees at some places."""
+def _changes_of(state: PartitionState, places: Iterable[CounterPlace]) -> Iterator[Change]:
+    """Yield what each promised end frees at some places, the earliest first."""
     of_paths: dict[str, list[tuple[str, CounterPlace]]] = {}
     for place in places:
         kind, _, path, resource = place
@@ -318,7 +315,9 @@ def _changes_of(ends: Iterable[AllocationEnd], places: Iterable[CounterPlace]) -
             of_paths.setdefault(path, []).append((resource, place))
     #: By the queues of allocations.
     found: dict[str, list[tuple[str, CounterPlace]]] = {}
-    for at, _, queue_path, amounts in ends:
+    for at, name in state.ends:
+        row = state.allocations[name]
+        queue_path, amounts = state.applications[row.application_id].row.queue_path, row.usage.amounts
         freed = found.get(queue_path)
         if freed is None:
             freed = found[queue_path] = [one for path in ancestors(queue_path) for one in of_paths.get(path, ())]
@@ -330,25 +329,4 @@ def _may_start(planned: PlannedStart, earlier: Sequence[PlannedStart], at: int) 
     """Return whether a reserved request that starts at a time delays no request with an earlier reservation."""
     return all(
         (one.start is not None and one.start <= at) or one.objection(planned.request, at) is None for one in earlier
-    )
-
-
-class AllocationEnd(NamedTuple):
-    """The promise that an allocation is released, and what this frees."""
-
-    #: In seconds since 1970.
-    at: int
-    allocation_id: str
-    #: The queue of its application.
-    queue_path: str
-    amounts: Mapping[str, int]
-
-
-def sorted_ends(state: PartitionState) -> list[AllocationEnd]:
-    """Return the promised ends of all allocations that are not pending, the earliest first."""
-    return sorted(
-        AllocationEnd(row.until, row.allocation_id, one.queue.queue_path, row.usage.amounts)
-        for one in state.applications.values()
-        for row in one.allocations.values()
-        if row.until is not None
     )

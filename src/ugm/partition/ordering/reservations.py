@@ -28,7 +28,6 @@ from ugm.partition.ordering.planned_start import (
     Reservation,
     plan_start,
     released_places,
-    sorted_ends,
 )
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationState, RequestFields
 
@@ -420,14 +419,12 @@ class Reservations:
     def _plan(self, more: Iterable[Change]) -> list[PlannedStart]:
         """Return the reserved requests with their starts."""
         planned: list[PlannedStart] = []
-        reserving = self._reserving_queues()
-        ends = sorted_ends(self._state) if reserving else []
-        for name, paths in reserving.items():
+        for name, paths in self._reserving_queues().items():
             waiting = self.candidate(self._state.allocations[name])
             violations = self._admission.violations(waiting.application, waiting.row)
             if not waiting.application.row.failing and (not violations or is_blocked_by_queues(violations)):
                 one = PlannedStart(waiting, paths)
-                plan_start(self._state, one, planned, ends, more, self._now)
+                plan_start(self._state, one, planned, more, self._now)
                 planned.append(one)
         return planned
 
