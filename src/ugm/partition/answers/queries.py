@@ -51,14 +51,12 @@ from ugm.tracking.holding import Amounts, Holding, all_holdings, amount_of
 if TYPE_CHECKING:
     from ugm.partition.answers.model_queries import ModelQueries
 
-__all__ = ["QueryRequest", "SubjectQueries", "query_of", "require_query_submission", "require_subject"]
+__all__ = ["SubjectQueries", "require_query_submission", "require_subject"]
 
 
 #: The id of an application that is not submitted yet, for quota models; and its number.
 _NO_APPLICATION: Final = "?"
 _NO_NUMBER: Final = 0
-#: The allocation id of a query; no allocation has it.
-_NO_ALLOCATION: Final = ""
 
 
 def require_subject(subject: Subject) -> Subject:
@@ -85,16 +83,8 @@ def require_query_submission(user: UserGroup, queue: str, tags: Mapping[str, str
     return require_submission(_NO_APPLICATION, user, queue, tags)
 
 
-class QueryRequest(NamedTuple):
-    """The allocation that a query is about, for any subject; see `AllocationRequest`."""
-
-    usage: Resource
-    priority: int = 0
-    preemptible: bool = True
-    duration: int | None = None
-
-
-_NOTHING: Final = QueryRequest(Resource())
+#: The request of a query for nothing.
+_NOTHING: Final = AllocationRequest("", "", Resource())
 
 
 class SubjectLimits(NamedTuple):
@@ -140,7 +130,7 @@ class SubjectQueries(AdmissionPart):
         )
         return Application(row, queue)
 
-    def check(self, subject: Subject, query: QueryRequest) -> Decision:
+    def check(self, subject: Subject, query: AllocationRequest) -> Decision:
         """Return the answer that one more allocation would get."""
         self._admission.request_vector(query.usage)
         application = self.application_of(subject)
@@ -152,7 +142,7 @@ class SubjectQueries(AdmissionPart):
                 return ALLOWED
         return self._check(application, query)
 
-    def _check(self, application: Application, query: QueryRequest) -> Decision:
+    def _check(self, application: Application, query: AllocationRequest) -> Decision:
         is_submitted = _is_submitted(application)
         if self._state.row.closed and not is_submitted:
             queue_path = application.queue.queue_path
@@ -164,7 +154,7 @@ class SubjectQueries(AdmissionPart):
         evictions = self._admission.evictions(claim, application) if by_models and is_submitted else ()
         return Decision(by_limits + by_models, evictions) if by_limits or by_models else ALLOWED
 
-    def explain(self, subject: Subject, query: QueryRequest, max_holders: int) -> Callable[[], Explanation]:
+    def explain(self, subject: Subject, query: AllocationRequest, max_holders: int) -> Callable[[], Explanation]:
         """Return a function that returns the same with its reasons; it may be called without the lock."""
         decision = self.check(subject, query)
         limits = self._limits_and_headroom(self.application_of(subject), query)
@@ -187,7 +177,7 @@ class SubjectQueries(AdmissionPart):
             return free
         return self._model_headroom(application, self.claim(application, _NOTHING._replace(duration=duration)), free)
 
-    def _limits_and_headroom(self, application: Application, query: QueryRequest = _NOTHING) -> SubjectLimits:
+    def _limits_and_headroom(self, application: Application, query: AllocationRequest = _NOTHING) -> SubjectLimits:
         """Return the limits of an application with the headroom of the models, at one moment."""
         limits, queue_path = self._own_limits(application), application.queue.queue_path
         if not self._models.all:
@@ -221,7 +211,7 @@ class SubjectQueries(AdmissionPart):
             return lambda: SubmissionReport(placement, Explanation(Decision()))
         path = canonical_path(placement.queue_path)
         subject = UserInQueue(submission.user, path, submission.tags, quota)
-        explanation = self.explain(subject, QueryRequest(usage, duration=duration), max_holders)
+        explanation = self.explain(subject, _NOTHING._replace(usage=usage, duration=duration), max_holders)
         return lambda: SubmissionReport(placement, explanation())
 
     def application_report(
@@ -233,7 +223,7 @@ class SubjectQueries(AdmissionPart):
             return lambda: None
         pending = [] if application.row.failing else sorted(application.pending)[:max_pending]
         answers = [
-            (OwnedAllocation.of(application, row), self._check(application, query_of(row)))
+            (OwnedAllocation.of(application, row), self._check(application, row.request))
             for row in map(self._state.tables.allocations.__getitem__, pending)
         ]
         holders = copy_holders(self._state, [decision for _, decision in answers], max_holders)
@@ -276,7 +266,7 @@ class SubjectQueries(AdmissionPart):
             return found, ()
         return found, self._models.shortage(claim, [self._state.claim(row) for row in leaving])
 
-    def claim(self, application: Application, query: QueryRequest) -> Claim:
+    def claim(self, application: Application, query: AllocationRequest) -> Claim:
         """Return a query for models.
 
         Raises:
@@ -284,10 +274,9 @@ class SubjectQueries(AdmissionPart):
         """
         return application.claim(self._row(application, query))
 
-    def _row(self, application: Application, query: QueryRequest) -> Allocation:
-        usage, priority, preemptible, duration = query
-        traits = False, priority, preemptible, duration
-        request = AllocationRequest(_NO_ALLOCATION, application.row.application_id, usage, *traits)
+    def _row(self, application: Application, query: AllocationRequest) -> Allocation:
+        # A query has no allocation and no node.
+        request = AllocationRequest("", application.row.application_id, query.usage, False, *query[4:7])  # noqa: FBT003 - no placeholder
         return allocation_of(request, AllocationState.HELD, self._admission.now([request], changes=False))
 
     def _holding(self, application: Application) -> Holding:
@@ -301,11 +290,6 @@ class SubjectQueries(AdmissionPart):
 
 def _is_submitted(application: Application) -> bool:
     return application.row.number != _NO_NUMBER
-
-
-def query_of(request: AllocationRequest | Allocation) -> QueryRequest:
-    """Return what a query asks about a request."""
-    return QueryRequest(request.usage, request.priority, request.preemptible, request.duration)
 
 
 # The largest holders

@@ -24,7 +24,7 @@ from ugm.identity import TrackingType
 from ugm.model import SetupViolation
 from ugm.partition.admission.admission import AdmissionControl
 from ugm.partition.admission.trial_charges import TrialCharges
-from ugm.partition.answers.queries import SubjectQueries, query_of
+from ugm.partition.answers.queries import SubjectQueries
 from ugm.partition.answers.reports import OwnedAllocation, owned_allocations
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
@@ -160,7 +160,7 @@ class PreemptionPlanning(SubjectQueries):
 
     def _plan(self, call: PreemptionCall) -> PreemptionPlan:
         name, application_id, usage, _, priority, *_ = call.request
-        decision = self.check(application_id, query_of(call.request))
+        decision = self.check(application_id, call.request)
         placed = self._placed_rows(name, call.placed)
         answer = self._answer(call.request, placed.values(), self._terminating(), evicts=True)
         path = self._state.applications[application_id].queue.queue_path
@@ -226,7 +226,7 @@ class PreemptionPlanning(SubjectQueries):
             if not any(isinstance(one, SetupViolation) for one in self._models.check(self._state.claim(row))):
                 charges.charge(self._state.owner(row), row)
         application = self._state.applications[request.application_id]
-        claim = self.claim(application, query_of(request))
+        claim = self.claim(application, request)
         denied = self._models.check(claim)
         is_allowed = not denied and not self.own_violations(application, claim.usage)
         evictions = self._models.evictions(claim) if denied and evicts else ()

@@ -26,7 +26,7 @@ from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, is_below
 from ugm.model import Borrower, Claim
-from ugm.partition.answers.queries import QueryRequest, SubjectQueries, require_subject
+from ugm.partition.answers.queries import SubjectQueries, require_subject
 from ugm.partition.answers.reports import Subject, UserInQueue
 from ugm.partition.engine.application import Application
 from ugm.partition.eviction.reclaim_plan import (
@@ -40,7 +40,7 @@ from ugm.partition.eviction.reclaim_plan import (
     VictimSearch,
     is_entitled,
 )
-from ugm.partition.rows import Allocation
+from ugm.partition.rows import Allocation, AllocationRequest
 from ugm.resources import Resource, sum_of
 
 __all__ = ["ReclaimPlanning", "require_reclaim_plan"]
@@ -76,10 +76,10 @@ class ReclaimPlanning(SubjectQueries):
 
     __slots__ = ()
 
-    def plan(self, subject: Subject, query: QueryRequest, nodes: Mapping[str, Resource] | None) -> ReclaimPlan:
+    def plan(self, subject: Subject, query: AllocationRequest, nodes: Mapping[str, Resource] | None) -> ReclaimPlan:
         """Return the allocations to evict for a request, all of one node if *nodes* are named."""
         request = self._request(subject, query)
-        usage, priority, preemptible, duration = query
+        _, _, usage, _, priority, preemptible, duration, *_ = query
         made = ReclaimPlan(_plain(subject), usage, priority, preemptible, ReclaimOutcome.FITS, duration=duration)
         terminating = list(self._state.terminating_rows().values())
         places = [_Place()] if nodes is None else [_Place(name, free) for name, free in sorted(nodes.items())]
@@ -162,7 +162,7 @@ class ReclaimPlanning(SubjectQueries):
 
         return VictimSearch(missing, candidates, lacking, fits)
 
-    def _request(self, subject: Subject, query: QueryRequest) -> _Request:
+    def _request(self, subject: Subject, query: AllocationRequest) -> _Request:
         """Return the application and the claim of a request.
 
         Raises:
@@ -203,7 +203,7 @@ class ReclaimPlanning(SubjectQueries):
             row = victims.get(victim.allocation_id)
             if row is not None and (self._facts_of(row) != victim[:-1] or plan.node not in {None, row.node}):
                 return f"allocation {victim.allocation_id!r} has changed"
-        query = QueryRequest(plan.usage, plan.priority, plan.preemptible, plan.duration)
+        query = AllocationRequest("", "", plan.usage, False, plan.priority, plan.preemptible, plan.duration)  # noqa: FBT003 - no placeholder
         try:
             request = self._request(plan.subject, query)
         except RequestError as error:

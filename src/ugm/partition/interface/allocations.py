@@ -14,7 +14,7 @@ from ugm.partition.admission.applications import (
     require_requests,
     require_submission,
 )
-from ugm.partition.answers.queries import QueryRequest, require_subject
+from ugm.partition.answers.queries import require_subject
 from ugm.partition.interface.parts import PartitionParts
 from ugm.partition.rows import NO_USAGE, AllocationRequest, request_of, require_specs
 
@@ -568,7 +568,7 @@ class WorkOperations(PartitionParts):
             RequestError: as for `check`, or *nodes* is invalid.
         """
         checked, amounts = require_subject(subject), self._require_listed("usage", require_resource("usage", usage))
-        query = QueryRequest(amounts, priority, preemptible, duration)
+        query = AllocationRequest("", "", amounts, priority=priority, preemptible=preemptible, duration=duration)
         return self._read(self._reclaiming.plan, checked, query, require_nodes(nodes))
 
     def reclaim(self, plan: ReclaimPlan) -> tuple[str, ...]:

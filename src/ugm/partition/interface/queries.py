@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 from ugm.arguments import require_amounts, require_name, require_names, require_resource, require_user, require_whole
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import TrackingType, canonical_path
-from ugm.partition.answers.queries import QueryRequest, require_query_submission, require_subject
+from ugm.partition.answers.queries import require_query_submission, require_subject
 from ugm.partition.config.administration import require_budget_change, require_node
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.model_calls import row_calls
 from ugm.partition.interface.parts import PartitionParts
+from ugm.partition.rows import AllocationRequest
 from ugm.queues.tree import queue_state
 from ugm.resources import sum_of
 
@@ -65,7 +66,7 @@ class QueryOperations(PartitionParts):
             RequestError: the application does not exist or is failing, the partition is closed, or an argument
                 is invalid.
         """
-        query = QueryRequest(usage, priority, preemptible, duration)
+        query = AllocationRequest("", "", usage, priority=priority, preemptible=preemptible, duration=duration)
         return self._read(self._subject_queries.check, require_subject(subject), query)
 
     def explain(
@@ -95,7 +96,7 @@ class QueryOperations(PartitionParts):
             RequestError: as for `check`, or *max_holders* is not a number.
         """
         require_whole("max_holders", max_holders)
-        query = QueryRequest(usage, priority, preemptible, duration)
+        query = AllocationRequest("", "", usage, priority=priority, preemptible=preemptible, duration=duration)
         return self._read(self._subject_queries.explain, require_subject(subject), query, max_holders)()
 
     def headroom(self, subject: Subject, *, duration: int | None = None) -> Resource | None:
