@@ -84,4 +84,12 @@ def test_replace_what_is_no_placeholder(partition: Partition) -> None:
             partition.replace(name, new, memory(1))
 
 
+def test_replace_for_a_failing_application(partition: Partition) -> None:
+    """A failing application gets nothing in the place of its placeholders."""
+    placeholder(partition, 1)
+    partition.fail("one")
+    with refused(partition, "application_id 'one': the application is failing"):
+        partition.replace("p", "r", memory(1))
+
+
 # Other sizes
