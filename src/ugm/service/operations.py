@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from ugm.errors import RequestError, cut
-from ugm.partition import AbstractPartition, AllocationRequest
+from ugm.partition import AbstractPartition
 from ugm.partition.interface.operations import OPERATION_KINDS, Kind, OperationKind, Role
 from ugm.service.errors import ProtocolError
 from ugm.service.session_interface import AbstractSessions
@@ -55,10 +55,6 @@ class Operation:
         self.declaration: Final[Callable[..., object]] = getattr(member, "fget", member)
         hints = get_type_hints(self.declaration, localns=ANNOTATIONS)
         parameters = list(inspect.signature(self.declaration).parameters.values())[1:]
-        #: The first parameter may be the whole request, which a client sends as its fields.
-        self._has_request: Final = [one.name for one in parameters[:3]] == list(AllocationRequest._fields[:3])
-        if self._has_request:
-            hints["allocation_id"] = str
         codecs = {one.name: ValueCodec(hints[one.name]) for one in parameters}
         self._forms: Final = {name: codec for name, codec in codecs.items() if codec.is_converted}
         self._iterables: Final = [one.name for one in parameters if get_origin(hints[one.name]) is Iterable]
@@ -80,15 +76,14 @@ class Operation:
             RequestError: an argument cannot be sent.
             TypeError: the call does not suit the signature.
         """
-        if self._has_request:
-            args, kwargs = self._expanded(args, kwargs)
-        if len(args) > len(self._positional):
-            inspect.signature(self.declaration).bind(None, *args, **kwargs)
         try:
             given = self.arguments(*args, **kwargs)
         except TypeError:
+            # This has a better text.
             inspect.signature(self.declaration).bind(None, *args, **kwargs)
             raise
+        if len(args) > len(self._positional):
+            inspect.signature(self.declaration).bind(None, *args, **kwargs)
         if bytes in map(type, args):
             # JSON would have them as a text.
             raise RequestError("arguments", self.name, "bytes cannot be sent")
@@ -101,14 +96,6 @@ class Operation:
         except (TypeError, ValueError, RecursionError) as error:
             raise RequestError("arguments", self.name, f"an argument cannot be sent: {error}") from error
 
-    def _expanded(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        request = args[0] if args else kwargs.get("allocation_id")
-        if isinstance(request, AllocationRequest) and len(args) + len(kwargs) == 1:
-            return request[:3], dict(zip(AllocationRequest._fields[3:], request[3:], strict=True))
-        if request is not None and len(args) < len(self._positional) and "usage" not in kwargs:
-            raise RequestError("usage", None, "expected a Resource")
-        return args, kwargs
-
     def decode_arguments(self, data: msgspec.Raw | bytes) -> Any:  # noqa: ANN401 - of a derived class
         """Return the arguments of their JSON.
 
@@ -119,7 +106,7 @@ class Operation:
             given = self._decode(data)
             for name, codec in self._forms.items():
                 setattr(given, name, codec.from_wire(getattr(given, name)))
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             self._refuse(error)
         return given
 

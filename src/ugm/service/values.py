@@ -12,20 +12,25 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from importlib import import_module
+from itertools import count
 from types import UnionType
 from typing import Any, Final, NamedTuple, TypeAlias, Union, final, get_args, get_origin, get_type_hints
 
 import msgspec
 
+import ugm.errors
+import ugm.service.errors
+import ugm.store.errors
 from ugm.arguments import require_instance
 from ugm.configuration import PartitionConfig
 from ugm.configuration.fields import from_data, to_data
-from ugm.decision import ALLOWED, EffectiveLimit, LimitRise, Violation
+from ugm.decision import ALLOWED, LimitRise, Violation
 from ugm.errors import RequestError, UgmError, printable, value_text
-from ugm.identity import TrackingType, UserGroup
+from ugm.identity import UserGroup
 from ugm.model import AccountState
 from ugm.partition import ConfigPlan
 from ugm.partition.answers.snapshot import PartitionSnapshot, SnapshotParts
@@ -34,7 +39,6 @@ from ugm.preemption import PreemptionPlan, ReductionPlan
 from ugm.queues import Acl
 from ugm.resources import Resource
 from ugm.service.errors import ProtocolError, ServiceError
-from ugm.store.errors import StoreError
 
 __all__ = ["ANNOTATIONS", "ValueCodec", "decode_error", "encode", "encode_error"]
 
@@ -125,12 +129,7 @@ def _config_text(config: PartitionConfig | None) -> str:
 
 
 def _config(data: Any) -> PartitionConfig | None:  # noqa: ANN401 - any JSON
-    try:
-        return None if data is None else from_data(PartitionConfig, data)
-    except RequestError:
-        raise
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise RequestError("config", data, "it is not the stored form of a configuration") from error
+    return None if data is None else from_data(PartitionConfig, data)
 
 
 @lru_cache(maxsize=4)
@@ -203,42 +202,29 @@ _FORMS: Final[Mapping[Any, _Form]] = {
 class _ModelViolation(Violation):
     """A violation of another class: the leader sends what the class has computed."""
 
-    _can_wait: bool
-    _text: str
-    _rise: LimitRise | None
-
-    @property
-    def can_wait(self) -> bool:
-        return self._can_wait
-
-    @property
-    def rise(self) -> LimitRise | None:
-        return self._rise
+    can_wait: bool = False
+    rise: LimitRise | None = None
+    text: str = ""
 
     def __str__(self) -> str:
-        return self._text
+        return self.text
 
 
 #: What is sent of violations of other classes, in the order of their occurrence: the number of the violation in the
 #: result, `can_wait`, the text, and the change that helps.
 _Special: TypeAlias = tuple[int, bool, str, tuple[int, int | None] | None]
-_KINDS: Final[Mapping[str, str]] = {kind.value: kind for kind in TrackingType}
 
 
-def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - any value
-    """Return a value in which a function has changed the violations and limits."""
+def _rebuilt(value: Any, change: Callable[[Violation], Violation]) -> Any:  # noqa: ANN401 - any value
+    """Return a value in which a function has changed the violations."""
     kind = type(value)
-    if isinstance(value, (Violation, EffectiveLimit)):
+    if isinstance(value, Violation):
         return change(value)
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list)):
         items: list[Any] = [_rebuilt(one, change) for one in value]
-        return kind(*items) if hasattr(kind, "_fields") else tuple(items)
-    if kind in {list, dict}:
-        return (
-            [_rebuilt(one, change) for one in value]
-            if kind is list
-            else {key: _rebuilt(one, change) for key, one in value.items()}
-        )
+        return kind(*items) if hasattr(kind, "_fields") else kind(items)
+    if kind is dict:
+        return {key: _rebuilt(one, change) for key, one in value.items()}
     if dataclasses.is_dataclass(value):
         fields = {one.name: _rebuilt(getattr(value, one.name), change) for one in dataclasses.fields(value)}
         return dataclasses.replace(value, **fields)  # type: ignore[type-var]  # not a class
@@ -248,13 +234,12 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 -
 def _special_violations(result: object) -> list[_Special]:
     """Return what a client cannot compute."""
     found: list[_Special] = []
-    count = 0
+    numbers = count()
 
-    def note(one: Violation | EffectiveLimit) -> object:
-        nonlocal count
-        if isinstance(one, Violation) and type(one) is not Violation:
-            found.append((count, one.can_wait, str(one), one.rise))
-        count += 1
+    def note(one: Violation) -> Violation:
+        number = next(numbers)
+        if type(one) is not Violation:
+            found.append((number, one.can_wait, str(one), one.rise))
         return one
 
     _rebuilt(result, note)
@@ -262,22 +247,17 @@ def _special_violations(result: object) -> list[_Special]:
 
 
 def _with_special(result: object, special: Iterable[_Special]) -> object:
-    """Return a decoded result with the kinds of limits as members of `TrackingType`, and with special violations."""
+    """Return a decoded result with its special violations."""
     known: dict[int, Any] = {number: rest for number, *rest in special}
-    count = -1
+    numbers = count()
 
-    def complete(one: Any) -> object:  # noqa: ANN401 - a violation or limit
-        nonlocal count
-        count += 1
-        kind = _KINDS.get(one.kind, one.kind)
-        if isinstance(one, EffectiveLimit):
-            return dataclasses.replace(one, kind=kind)
-        one = one._replace(kind=kind)
-        if count in known:
-            one = tuple.__new__(_ModelViolation, one)
-            can_wait, text, rise = known[count]
-            one._can_wait, one._text, one._rise = can_wait, text, rise and LimitRise(*rise)  # noqa: SLF001 - of this module
-        return one
+    def complete(one: Violation) -> Violation:
+        rest = known.get(next(numbers))
+        if rest is None:
+            return one
+        made = tuple.__new__(_ModelViolation, one)
+        made.can_wait, made.text, made.rise = rest[0], rest[1], rest[2] and LimitRise(*rest[2])
+        return made
 
     return _rebuilt(result, complete)
 
@@ -292,13 +272,11 @@ def _parts(hint: Any) -> Iterator[Any]:  # noqa: ANN401 - an annotation
         yield from get_type_hints(hint, localns=ANNOTATIONS).values()
 
 
-def _mentions_limits(hint: Any, seen: set[Any]) -> bool:  # noqa: ANN401 - as above
-    if hint in {Violation, EffectiveLimit}:
-        return True
+def _mentions_violations(hint: Any, seen: set[Any]) -> bool:  # noqa: ANN401 - as above
     if hint in seen:
         return False
     seen.add(hint)
-    return any(_mentions_limits(part, seen) for part in _parts(hint))
+    return hint is Violation or any(_mentions_violations(part, seen) for part in _parts(hint))
 
 
 def _wire_hint(hint: Any) -> Any:  # noqa: ANN401 - as above
@@ -332,7 +310,7 @@ def _shortened(value: Any, hint: Any) -> Any:  # noqa: ANN401 - any JSON
 class ValueCodec:
     """The codec of the values of an annotation."""
 
-    __slots__ = ("_form", "_mentions_limits", "decode_strictly", "hint")
+    __slots__ = ("_form", "_has_violations", "decode_strictly", "hint")
 
     def __init__(self, hint: Any) -> None:  # noqa: ANN401 - an annotation
         self._form: Final = _FORMS.get(hint)
@@ -340,7 +318,7 @@ class ValueCodec:
         self.hint: Final = _wire_hint(hint) if self._form is None else self._form.hint
         #: Returns the form of JSON, or raises a ValueError.
         self.decode_strictly: Final = msgspec.json.Decoder(self.hint, dec_hook=_completed).decode
-        self._mentions_limits: Final = _mentions_limits(self.hint, set())
+        self._has_violations: Final = _mentions_violations(self.hint, set())
 
     @property
     def is_converted(self) -> bool:
@@ -359,7 +337,7 @@ class ValueCodec:
         """Return the JSON of a value, followed by a comma and that of the special violations if there are any."""
         form = self.to_wire(value)
         data = encode(form)
-        special = self._mentions_limits and value != ALLOWED and _special_violations(form)
+        special = self._has_violations and value != ALLOWED and _special_violations(form)
         return b"%b,%b" % (data, encode(special)) if special else data
 
     def decode(self, data: msgspec.Raw | bytes, special: Iterable[_Special] = ()) -> Any:  # noqa: ANN401 - the value
@@ -374,10 +352,10 @@ class ValueCodec:
             except msgspec.ValidationError:
                 plain = _shortened(msgspec.json.decode(data), self.hint)
                 value = msgspec.convert(plain, self.hint, dec_hook=_completed)
-            if self._mentions_limits and value != ALLOWED:
+            if special:
                 value = _with_special(value, special)
             value = self.from_wire(value)
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise ProtocolError("malformed", f"an answer cannot be decoded: {error}") from error
         return value
 
@@ -404,15 +382,13 @@ class _Shown:
         return hash(self._text)
 
 
-def _subclasses(kind: type[UgmError]) -> Iterator[type[UgmError]]:
-    for subclass in kind.__subclasses__():
-        yield subclass
-        yield from _subclasses(subclass)
-
-
-_MODULES: Final = {kind.__module__ for kind in (UgmError, StoreError, ServiceError)}
 #: The documented errors of operations by name: those of the modules of errors.
-_ERRORS: Final = {kind.__name__: kind for kind in _subclasses(UgmError) if kind.__module__ in _MODULES}
+_ERRORS: Final[Mapping[str, type[UgmError]]] = {
+    name: kind
+    for module in (ugm.errors, ugm.store.errors, ugm.service.errors)
+    for name, kind in vars(module).items()
+    if isinstance(kind, type) and issubclass(kind, UgmError)
+}
 
 
 def _argument_hints(kind: type[Exception]) -> list[Any]:
@@ -421,12 +397,13 @@ def _argument_hints(kind: type[Exception]) -> list[Any]:
     return [Any if hint is object else hint for hint in hints.values()]
 
 
-def _argument(value: object) -> object:
-    """Return an argument of an error, or its representation as an object with a name of its own."""
+def _argument(value: object, hint: Any) -> bytes:  # noqa: ANN401 - an annotation
+    """Return the JSON of an argument of an error: of any type, it may become an object with its representation."""
     kind = type(value)
-    if kind in {bool, int, float, type(None)} or (kind is str and len(str(value)) <= _LARGEST):
-        return value
-    return {"text": value_text(value)}
+    if hint is not Any or kind in {bool, int, float, type(None)} or (kind is str and len(str(value)) <= _LARGEST):
+        with suppress(TypeError, ValueError):
+            return encode(value)
+    return encode({"text": value_text(value)})
 
 
 def encode_error(error: Exception) -> bytes:
@@ -438,14 +415,9 @@ def encode_error(error: Exception) -> bytes:
     if _ERRORS.get(kind.__name__) is not kind:
         _LOGGER.error("an operation failed with an unexpected error", exc_info=error)
         error = ServiceError(f"{kind.__name__}: {error}"[:_LONGEST])
-    hints = _argument_hints(type(error))
-    arguments = [_argument(one) if hint is Any else one for one, hint in zip(error.args, hints, strict=False)]
-    try:
-        data = encode(arguments)
-    except (TypeError, ValueError):
-        data = encode([_argument(None if hint is Any else one) for one, hint in zip(error.args, hints, strict=False)])
-    code = encode(getattr(error, "code", ""))
-    return b'"%b",%b,%b,%b' % (type(error).__name__.encode(), data, code, encode(printable(str(error))))
+    arguments = b",".join(map(_argument, error.args, _argument_hints(type(error))))
+    code, text = encode(getattr(error, "code", "")), encode(printable(str(error)))
+    return b'"%b",[%b],%b,%b' % (type(error).__name__.encode(), arguments, code, text)
 
 
 def decode_error(name: str, data: msgspec.Raw) -> UgmError:
