@@ -52,8 +52,8 @@ nitpick_ignore = [
     ("py:class", "ugm.service.addresses.LeaderAccess"),
     ("py:class", "ugm.service.client.BlockingConnection"),
     ("py:class", "ugm.service.connection.AsyncConnection"),
-    ("py:class", "ugm.service.remote_partition.AsyncCaller"),
-    ("py:class", "ugm.service.remote_partition.Caller"),
+    ("py:class", "ugm.service.client.Caller"),
+    ("py:class", "ugm.service.operations.Operation"),
     ("py:obj", "UNKNOWN"),
     ("py:class", "_Most"),
     ("py:class", "ugm.store.partition._T"),  # the result of an operation

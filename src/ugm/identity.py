@@ -51,8 +51,9 @@ class TrackingType(StrEnum):
     GROUP = "group"
     QUEUE = "queue"
 
-    #: As that of a text: a client of a service has texts in the same places.
-    __repr__ = str.__repr__
+    def __repr__(self) -> str:
+        # As that of a text: a client of a service has texts in the same places.
+        return str.__repr__(self)
 
 
 @final

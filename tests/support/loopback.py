@@ -8,8 +8,8 @@ from msgspec import Raw
 from msgspec.json import decode
 
 from ugm.partition import AbstractPartition
+from ugm.service.client import AsyncRemotePartition, RemotePartition
 from ugm.service.operations import OPERATIONS, Operation
-from ugm.service.remote_partition import AsyncRemotePartition, RemotePartition
 from ugm.service.values import decode_error, encode_error
 from ugm.service.wire import Result
 

@@ -19,10 +19,16 @@ the modules: "Architecture", "A call to a service".
 """
 
 from ugm.partition.interface.operations import Role
-from ugm.service.client import AsyncConnectedPartition, ConnectedPartition, connect, connect_async
+from ugm.service.client import (
+    AsyncConnectedPartition,
+    AsyncRemotePartition,
+    ConnectedPartition,
+    RemotePartition,
+    connect,
+    connect_async,
+)
 from ugm.service.errors import DeadlineError, FencedError, ProtocolError, ServiceError, UnavailableError
 from ugm.service.member import AsyncJoinedPartition, JoinedPartition, join, join_async
-from ugm.service.remote_partition import AsyncRemotePartition, RemotePartition
 from ugm.service.server import ClientLimits, ClientToken, Security
 from ugm.service.service import Service, ServiceSettings, tune_interpreter
 from ugm.service.session_interface import AbstractSessions, SessionAllocation, SessionReport

@@ -22,7 +22,6 @@ from ugm.arguments import require_seconds
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.model import QuotaModel
-from ugm.service.addresses import LeaderAccess
 from ugm.service.client import AsyncConnectedPartition, BlockingConnection, ConnectedPartition
 from ugm.service.connection import AsyncConnection
 from ugm.service.server import Security, remove_stale_socket
@@ -56,7 +55,7 @@ class JoinedPartition(ConnectedPartition):
     def leave(self) -> None:
         """End the session and the service of this process. Another process leads then. Allocations stay."""
         try:
-            self.connection.close()
+            super().close()
         finally:
             self.service.stop()
 
@@ -82,7 +81,7 @@ class AsyncJoinedPartition(AsyncConnectedPartition):
     async def leave(self) -> None:
         """End the session and the service of this process. Another process leads then. Allocations stay."""
         try:
-            await self.connection.close()
+            await super().close()
         finally:
             await _stop(self.service)
 
@@ -123,15 +122,15 @@ def join(
         DeadlineError: no leader can be reached within the deadline.
     """
     require_seconds("deadline", deadline)
-    service = _service_of(location, listen, config, models, security, settings)
+    address = listen or _own_address(location)
+    service = Service(location, address, config=config, models=models, security=security, settings=settings)
     try:
         service.start(deadline)
-        connection = BlockingConnection(_access(service, client, security, deadline))
+        return JoinedPartition(BlockingConnection(service.access(client, deadline)), service)
     except BaseException:
         # Also after an interruption, when the service may be starting.
         service.stop()
         raise
-    return JoinedPartition(connection, service)
 
 
 async def join_async(
@@ -150,10 +149,11 @@ async def join_async(
     The service of this process has a thread and a loop of its own. The processes may use this function or `join`.
     """
     require_seconds("deadline", deadline)
-    service = await asyncio.to_thread(_service_of, location, listen, config, models, security, settings)
+    address = listen or await asyncio.to_thread(_own_address, location)
+    service = Service(location, address, config=config, models=models, security=security, settings=settings)
     try:
         await asyncio.to_thread(service.start, deadline)
-        connection = AsyncConnection(_access(service, client, security, deadline))
+        connection = AsyncConnection(service.access(client, deadline))
         await connection.open()
     except BaseException:
         # Also after a cancellation, when the service may be starting.
@@ -166,23 +166,6 @@ async def _stop(service: Service) -> None:
     """End a service, also if the caller is cancelled meanwhile, perhaps before a thread waits for the end."""
     service.stop_soon()
     await asyncio.to_thread(service.stop)
-
-
-def _access(service: Service, client: str, security: Security | None, deadline: float) -> LeaderAccess:
-    known = security or Security()
-    return LeaderAccess(str(service.announced), client or service.name, known.token, known.client_tls, deadline)
-
-
-def _service_of(
-    location: StoreLocation,
-    listen: str,
-    config: PartitionConfig | None,
-    models: Iterable[QuotaModel] | None,
-    security: Security | None,
-    settings: ServiceSettings | None,
-) -> Service:
-    address = listen or _own_address(location)
-    return Service(location, address, config=config, models=models, security=security, settings=settings)
 
 
 def _own_address(location: StoreLocation) -> str:

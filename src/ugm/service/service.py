@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from threading import Event, Lock, Thread
 from time import monotonic
@@ -35,11 +35,10 @@ from ugm.partition.engine.state import PartitionState
 from ugm.partition.engine.transaction import EventOutbox
 from ugm.service.addresses import Address, LeaderAccess, parse_addresses
 from ugm.service.change_feed import ChangeFeed
-from ugm.service.client import BlockingConnection
+from ugm.service.client import BlockingConnection, RemotePartition, RemoteSessions
 from ugm.service.errors import UnavailableError
 from ugm.service.leader import RENEWAL, Heartbeat, Leader, LeaderLog
 from ugm.service.operations import Operation
-from ugm.service.remote_partition import RemotePartition, RemoteSessions
 from ugm.service.server import ClientLimits, Listener, Security
 from ugm.service.session_interface import AbstractSessions
 from ugm.service.standby import LeaderWatch, Reports, Standby
@@ -63,6 +62,8 @@ _RETRY: Final = 0.2
 #: A standby tries to lead if the leader has been silent for this time, in seconds: it may have been killed. Whether it
 #: may lead, the store decides. An active leader is silent for shorter times.
 _ATTEMPT: Final = 4 * RENEWAL
+#: The maximum time of a call of this process to the leader, in seconds.
+_DEADLINE: Final = 10.0
 #: The minimum of `ServiceSettings.takeover`, in seconds.
 _SHORTEST_TAKEOVER: Final = 0.5
 #: The hosts that stand for all addresses of a machine.
@@ -321,14 +322,16 @@ class Service:
         """Connect to the leader, starting from this process, which knows its address."""
         if not self.addresses:
             raise UnavailableError(tuple(map(str, self._addresses)), "the service does not run")
-        return BlockingConnection(self._access(str(self.announced)))
+        return BlockingConnection(self.access())
 
-    def _access(self, addresses: str, *, read_only: bool = False) -> LeaderAccess:
+    def access(self, client: str = "", deadline: float = _DEADLINE) -> LeaderAccess:
+        """Return the way to the leader for a client in this process, starting from this process."""
         security = self._security
-        return LeaderAccess(addresses, self.name, security.token, security.client_tls, 10.0, read_only)
+        return LeaderAccess(str(self.announced), client or self.name, security.token, security.client_tls, deadline)
 
     def _leader_access(self) -> LeaderAccess | None:
-        return self._access(self._standby.leader, read_only=True) if self._standby.leader else None
+        leader = self._standby.leader
+        return replace(self.access(), addresses=leader, read_only=True) if leader else None
 
     async def serve(self, on_ready: Callable[[], object] | None = None) -> None:
         """Serve until `stop` is called, in the loop of the caller."""

@@ -30,8 +30,8 @@ from ugm.partition import (
 from ugm.partition.answers.snapshot import PartitionSnapshot
 from ugm.preemption import PreemptionPlan, QueueInput, ReductionPlan
 from ugm.preemption import Victim as PreemptionVictim
+from ugm.service.client import AsyncRemotePartition, RemotePartition
 from ugm.service.operations import OPERATIONS
-from ugm.service.remote_partition import AsyncRemotePartition, RemotePartition
 from ugm.service.session_interface import AbstractSessions
 from ugm.testing.invariants import exposed_partition
 
