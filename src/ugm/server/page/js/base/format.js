@@ -142,16 +142,8 @@ export function exactText(resource, amount) {
  * @param {Amounts | null} amounts
  */
 export function amountsText(amounts) {
-  const names = sortedNames(Object.keys(amounts ?? {}));
-  return names.map((name) => amountOrNone(name, (amounts ?? {})[name] ?? 0)).join(", ") || "nothing";
-}
-
-/**
- * @param {string} resource
- * @param {Amount} amount
- */
-function amountOrNone(resource, amount) {
-  return Number(amount) === 0 ? `no ${resourceName(resource).toLowerCase()}` : withUnit(resource, amount);
+  const found = sortedNames(Object.keys(amounts ?? {})).map((name) => /** @type {const} */ ([name, amounts?.[name] ?? 0]));
+  return found.map(([name, amount]) => (Number(amount) === 0 ? `no ${resourceName(name).toLowerCase()}` : withUnit(name, amount))).join(", ") || "nothing";
 }
 
 /**

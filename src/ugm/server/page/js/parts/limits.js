@@ -103,8 +103,9 @@ export function reasons(violations) {
     "ul",
     { class: "reasons" },
     violations.map((found) => {
-      const text = isPlain(found) ? [owner(found), place(found), ": ", sentence(found)] : readable(found);
-      return h("li", null, text, holders(found));
+      // Limits of quota models, and those that a schedule changes, have texts of their own.
+      const isPlain = !found.rise && ["user", "group", "queue"].includes(found.kind);
+      return h("li", null, isPlain ? [owner(found), place(found), ": ", sentence(found)] : readable(found), holders(found));
     }),
   );
 }
@@ -112,16 +113,6 @@ export function reasons(violations) {
 /** @param {{kind: string, queue_path: string}} found */
 function place(found) {
   return found.kind === "queue" || !found.queue_path ? null : [" in ", queueLink(found.queue_path)];
-}
-
-/**
- * Return whether a limit is one of a user, group or queue that does not change by a schedule. Others have texts of their
- * own.
- *
- * @param {Violation} found
- */
-function isPlain(found) {
-  return !found.rise && ["user", "group", "queue"].includes(found.kind);
 }
 
 /**

@@ -2,7 +2,7 @@
  * The view of recent denials, with the request, the number of repetitions, and every violated limit.
  */
 
-import { get, path } from "../base/api.js";
+import { get, orNull, path } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { ago, amountsText, clock, count, counted } from "../base/format.js";
 import { reasons } from "../parts/limits.js";
@@ -10,37 +10,19 @@ import { addressField, emptyNote, list } from "../parts/lists.js";
 import { route } from "../base/route.js";
 import { nameLink } from "../parts/tables.js";
 
-/** The number of records that are kept. */
-const KEPT = 100;
+/** The number of records that are shown, and of those from which the newest are chosen. */
+const SHOWN = 100;
+const LOADED = 1000;
 
 export const title = "Denials";
 
-/** The records that were loaded so far, of one partition. */
-const known = { partition: "", hasHistory: false, newest: 0, /** @type {Map<number, Denial>} */ records: new Map() };
-
 /** @returns {Promise<{records: Denial[], total: number} | null>} */
 export async function load() {
-  if (known.partition !== route.partition) {
-    forget(route.partition);
-    known.hasHistory = (await get(path())).has_history;
-  }
-  if (!known.hasHistory) return null;
-  const data = await get(path("history"), { kind: "denied", after: known.newest, limit: KEPT });
-  if (data.newest < known.newest) {
-    // The server was restarted.
-    forget(route.partition);
-    return load();
-  }
-  known.newest = data.newest;
-  for (const record of data.records) known.records.set(record.number, record);
-  const newest = [...known.records.values()].sort((one, other) => other.last_at - one.last_at || other.last - one.last).slice(0, KEPT);
-  known.records = new Map(newest.map((record) => [record.number, record]));
-  return { records: newest, total: data.counts.denied ?? 0 };
-}
-
-/** @param {string} partition */
-function forget(partition) {
-  Object.assign(known, { partition, newest: 0, records: new Map() });
+  /** @type {{records: Denial[], counts: Record<string, number>} | null} */
+  const data = await orNull(get(path("history"), { kind: "denied", limit: LOADED }));
+  // An old record is among the newest if it was repeated.
+  const records = data?.records.sort((one, other) => other.last_at - one.last_at || other.last - one.last).slice(0, SHOWN) ?? [];
+  return data && { records, total: data.counts.denied ?? 0 };
 }
 
 /** @param {{records: Denial[], total: number} | null} data */

@@ -101,7 +101,8 @@ function allocation(one) {
 /** @returns {Promise<{request: import("./waiting.js").Request, plan: Plan, at: number} | null>} */
 async function loadDetail() {
   const { name } = route;
-  const address = path("preemption", name);
+  // Before the reader can choose another partition.
+  const [address, planning] = [path("preemption", name), path("plan_preemption")];
   /** @type {import("./waiting.js").WaitingWork | null} */
   const waiting = await orNull(get(path("waiting"), { search: name, sort: "name", limit: 1000 }));
   const request = waiting?.requests?.find((one) => one.allocation_id === name);
@@ -110,7 +111,7 @@ async function loadDetail() {
   let found = address === known.address ? known.found : null;
   if (!found) {
     const { application_id, usage, priority, requested_at } = request;
-    const plan = await post(path("plan_preemption"), { application_id, allocation_id: name, usage, priority, since: Math.floor(requested_at ?? 0) });
+    const plan = await post(planning, { application_id, allocation_id: name, usage, priority, since: Math.floor(requested_at ?? 0) });
     found = { plan, at: Date.now() / 1000 };
     Object.assign(known, { address, found });
   }
