@@ -134,21 +134,18 @@ def create_app(  # noqa: PLR0913 - one for each option
         RequestError: an argument is invalid.
     """
     watches = {name: ThresholdWatch(partition) for name, partition in partitions.items()} | dict(thresholds or {})
-    given: dict[str, Mapping[str, Any]] = {
-        "history": history or {},
-        "services": services or {},
-        "stores": stores or {},
-        "thresholds": watches,
-    }
-    for argument, names in given.items():
-        for name in names:
-            if name not in partitions:
-                raise RequestError(argument, name, "there is no such partition", "partition-unknown")
+    history, services, stores = history or {}, services or {}, stores or {}
+    given = {"history": history, "services": services, "stores": stores, "thresholds": watches}
+    for argument, name in ((argument, name) for argument, names in given.items() for name in names):
+        if name not in partitions:
+            raise RequestError(argument, name, "there is no such partition", "partition-unknown")
     tokens, hosts = Tokens(token, decide_token, read_only=read_only), Hosts(allowed_hosts)
     audit, limits = AuditLog(clock), bounds or RequestBounds()
     configurations = Configurations(partitions, config_path, clock=clock, audit=audit, is_file_shared=is_file_shared)
     served = {
-        name: ServedPartition(name, partition, clock, **{key: values.get(name) for key, values in given.items()})
+        name: ServedPartition(
+            name, partition, clock, watches[name], history.get(name), services.get(name), stores.get(name)
+        )
         for name, partition in partitions.items()
     }
     counts = deque[tuple[float, int]](maxlen=_COUNTS)
@@ -156,8 +153,7 @@ def create_app(  # noqa: PLR0913 - one for each option
     work = [_Work(_COUNT_SECONDS, state.count_applications)]
     work += [_Work(_CHECK_SECONDS, shares.logged_update(name, one)) for name, one in watches.items()]
     if stores or services:
-        earlier = _earlier(stores or {}, history or {}, configurations)
-        work.append(_Work(_CHECK_SECONDS, configurations.compare, earlier))
+        work.append(_Work(_CHECK_SECONDS, configurations.compare, _earlier(stores, history, configurations)))
     if watch is not None:
         work.append(_Work(watch, lambda: configurations.reload_if_changed()))  # noqa: PLW0108 - tests replace it
     event_streams = streams.EventStreams(served, clock)

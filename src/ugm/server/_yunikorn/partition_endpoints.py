@@ -14,7 +14,7 @@ from ugm.server._yunikorn.queues import QueueFormat
 from ugm.server._yunikorn.values import amounts
 from ugm.server.http.payloads import ApiError, require_found
 from ugm.server.interface.fields import Name, QueuePath, Text
-from ugm.server.interface.route import YUNIKORN_PREFIX, Call, Routes
+from ugm.server.interface.route import YUNIKORN_PREFIX, Routes
 from ugm.server.interface.schemas import Object, reference
 from ugm.server.interface.state import ServedPartition
 
@@ -36,27 +36,27 @@ _Group: TypeAlias = Annotated[Object, reference("GroupResourceUsageDAOInfo")]
 
 
 @ROUTES.get(f"{_PARTITION}/usage/users")
-def users(served: ServedPartition, call: Call) -> list[_User]:
+def users(served: ServedPartition) -> list[_User]:
     """List usage and limits of every user per queue."""
-    snapshot = served.snapshot(call.arrived)
+    snapshot = served.partition.snapshot()
     return [usage.to_dict() for name in snapshot.user_names if (usage := snapshot.user(name))]
 
 
 @ROUTES.get(f"{_PARTITION}/usage/groups")
-def groups(served: ServedPartition, call: Call) -> list[_Group]:
+def groups(served: ServedPartition) -> list[_Group]:
     """List usage and limits of every group per queue."""
-    snapshot = served.snapshot(call.arrived)
+    snapshot = served.partition.snapshot()
     return [usage.to_dict() for name in snapshot.group_names if (usage := snapshot.group(name))]
 
 
 @ROUTES.get(f"{_PARTITION}/usage/user/{{name}}")
-def user(served: ServedPartition, _call: Call, *, name: Name) -> _User:
+def user(served: ServedPartition, *, name: Name) -> _User:
     """Return usage and limits of one user per queue."""
     return require_found("user", name, served.partition.user_usage).to_dict()
 
 
 @ROUTES.get(f"{_PARTITION}/usage/group/{{name}}")
-def group(served: ServedPartition, _call: Call, *, name: Name) -> _Group:
+def group(served: ServedPartition, *, name: Name) -> _Group:
     """Return usage and limits of one group per queue."""
     return require_found("group", name, served.partition.group).to_dict()
 
@@ -65,15 +65,15 @@ def group(served: ServedPartition, _call: Call, *, name: Name) -> _Group:
 
 
 @ROUTES.get(f"{_PARTITION}/queues")
-def queues(served: ServedPartition, call: Call) -> _Queue:
+def queues(served: ServedPartition) -> _Queue:
     """Return the queue tree."""
-    snapshot = served.snapshot(call.arrived)
+    snapshot = served.partition.snapshot()
     return QueueFormat(served.name, snapshot).queue(require_found("queue", "root", snapshot.queue), subtree=True)
 
 
 @ROUTES.get(f"{_QUEUE}/applications/{{state}}")
 def queue_applications_by_state(
-    served: ServedPartition, _call: Call, *, queue_path: QueuePath, state: Name, status: Text = ""
+    served: ServedPartition, *, queue_path: QueuePath, state: Name, status: Text = ""
 ) -> list[_Application]:
     """List the active applications of one queue."""
     if state.lower() != "active":
@@ -82,13 +82,13 @@ def queue_applications_by_state(
 
 
 @ROUTES.get(f"{_QUEUE}/applications")
-def queue_applications(served: ServedPartition, _call: Call, *, queue_path: QueuePath) -> list[_Application]:
+def queue_applications(served: ServedPartition, *, queue_path: QueuePath) -> list[_Application]:
     """List the applications of one queue."""
     return _listed(served, _applications_of_queue(served, queue_path))
 
 
 @ROUTES.get(f"{_QUEUE}/application/{{name}}")
-def application_in_queue(served: ServedPartition, _call: Call, *, queue_path: QueuePath, name: Name) -> _Application:
+def application_in_queue(served: ServedPartition, *, queue_path: QueuePath, name: Name) -> _Application:
     """Return one application of a queue."""
     path = _require_queue(served, queue_path)
     found = require_found("application", name, served.partition.application)
@@ -98,9 +98,9 @@ def application_in_queue(served: ServedPartition, _call: Call, *, queue_path: Qu
 
 
 @ROUTES.get(_QUEUE)
-def queue(served: ServedPartition, call: Call, *, queue_path: QueuePath, subtree: Text | None = None) -> _Queue:
+def queue(served: ServedPartition, *, queue_path: QueuePath, subtree: Text | None = None) -> _Queue:
     """Return one queue; with the parameter ``subtree`` also all queues below it."""
-    snapshot = served.snapshot(call.arrived)
+    snapshot = served.partition.snapshot()
     found = require_found("queue", canonical_path(queue_path), snapshot.queue)
     return QueueFormat(served.name, snapshot).queue(found, subtree=subtree is not None)
 
@@ -109,15 +109,13 @@ def queue(served: ServedPartition, call: Call, *, queue_path: QueuePath, subtree
 
 
 @ROUTES.get(f"{_PARTITION}/applications")
-def applications(served: ServedPartition, _call: Call) -> list[_Application]:
+def applications(served: ServedPartition) -> list[_Application]:
     """List all applications that have not ended."""
     return _listed(served, _all_applications(served))
 
 
 @ROUTES.get(f"{_PARTITION}/applications/{{state}}")
-def applications_by_state(
-    served: ServedPartition, _call: Call, *, state: Name, status: Text = ""
-) -> list[_Application]:
+def applications_by_state(served: ServedPartition, *, state: Name, status: Text = "") -> list[_Application]:
     """List the applications in a state: active, completed or rejected; a partition keeps only active ones."""
     if state.lower() not in ("active", "completed", "rejected"):
         raise ApiError(400, "state-invalid", "expected active, completed or rejected")
@@ -126,7 +124,7 @@ def applications_by_state(
 
 
 @ROUTES.get(f"{_PARTITION}/application/{{name}}")
-def application(served: ServedPartition, _call: Call, *, name: Name) -> _Application:
+def application(served: ServedPartition, *, name: Name) -> _Application:
     """Return one application."""
     return _application_dict(served, require_found("application", name, served.partition.application))
 
@@ -174,13 +172,13 @@ def _application_dict(served: ServedPartition, info: ApplicationInfo) -> dict[st
 
 
 @ROUTES.get(f"{_PARTITION}/nodes")
-def nodes(served: ServedPartition, _call: Call) -> list[_Node]:
+def nodes(served: ServedPartition) -> list[_Node]:
     """List the registered nodes."""
     return [_node_dict(name, capacity) for name, capacity in served.partition.nodes().items()]
 
 
 @ROUTES.get(f"{_PARTITION}/node/{{name}}")
-def node(served: ServedPartition, _call: Call, *, name: Name) -> _Node:
+def node(served: ServedPartition, *, name: Name) -> _Node:
     """Return one node."""
     return _node_dict(name, require_found("node", name, served.partition.nodes().get))
 
@@ -199,7 +197,7 @@ def _node_dict(name: str, capacity: Resource) -> dict[str, object]:
 
 
 @ROUTES.get(f"{_PARTITION}/placementrules")
-def placement_rules(served: ServedPartition, _call: Call) -> list[_Rule]:
+def placement_rules(served: ServedPartition) -> list[_Rule]:
     """List the placement rules in force; without any, the rule that is used then."""
     config = served.partition.config
     rules = () if config is None else config.placement_rules

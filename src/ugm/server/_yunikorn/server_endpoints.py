@@ -35,7 +35,7 @@ _Applications: TypeAlias = Annotated[Object, reference("ApplicationHistoryDAOInf
 
 
 @ROUTES.get("/clusters")
-def clusters(server: ServerState, _call: Call) -> list[_Cluster]:
+def clusters(server: ServerState) -> list[_Cluster]:
     """List the partitions with the start of the server and its version."""
     return [
         {
@@ -49,13 +49,13 @@ def clusters(server: ServerState, _call: Call) -> list[_Cluster]:
 
 
 @ROUTES.get("/partitions")
-def partitions(server: ServerState, call: Call) -> list[_Partition]:
+def partitions(server: ServerState) -> list[_Partition]:
     """List the partitions with their capacity and their number of applications by state."""
-    return [_partition_dict(server, served, call) for _, served in sorted(server.partitions.items())]
+    return [_partition_dict(server, served) for _, served in sorted(server.partitions.items())]
 
 
-def _partition_dict(server: ServerState, served: ServedPartition, call: Call) -> dict[str, object]:
-    snapshot = served.snapshot(call.arrived)
+def _partition_dict(server: ServerState, served: ServedPartition) -> dict[str, object]:
+    snapshot = served.partition.snapshot()
     used = snapshot.usage()
     return {
         "clusterId": CLUSTER,
@@ -94,9 +94,9 @@ def _applications_by_state(served: ServedPartition) -> dict[str, int]:
 
 
 @ROUTES.post("/validate-conf", takes_any_type=True)
-def validate(server: ServerState, call: Call, *, text: str) -> Annotated[Object, reference("ValidateConfResponse")]:
+def validate(server: ServerState, *, text: str) -> Annotated[Object, reference("ValidateConfResponse")]:
     """Return whether a configuration is valid, and otherwise the reason."""
-    found = validated(server, call, text=text)
+    found = validated(server, text=text)
     return {"allowed": found.allowed, "reason": found.reason}
 
 
@@ -111,7 +111,7 @@ def config(server: ServerState, call: Call) -> Annotated[Payload, reference("Con
 
 @ROUTES.get("/events/batch")
 def events(
-    server: ServerState, _call: Call, *, count: _Count = _MOST_EVENTS, start: Number = 0
+    server: ServerState, *, count: _Count = _MOST_EVENTS, start: Number = 0
 ) -> Annotated[Object, reference("EventRecordDAO")]:
     """Return the events with at least the id ``start``, the oldest first, up to ``count`` of them.
 
@@ -138,33 +138,31 @@ def _records(server: ServerState) -> Iterator[tuple[int, Any]]:
 
 
 @ROUTES.get("/history/apps")
-def application_history(server: ServerState, _call: Call) -> list[_Applications]:
+def application_history(server: ServerState) -> list[_Applications]:
     """List the numbers of running applications of all partitions in the last hour, the oldest first."""
     counts = list(server.application_counts)
     return [{"timestamp": nanoseconds(at), "totalApplications": str(count)} for at, count in counts]
 
 
 @ROUTES.get("/fullstatedump")
-def full_state(server: ServerState, call: Call) -> Annotated[Object, reference("AggregatedStateInfo")]:
+def full_state(server: ServerState) -> Annotated[Object, reference("AggregatedStateInfo")]:
     """Return the partitions with their queues, applications, nodes and placement rules, for a report of a problem."""
     served = sorted(server.partitions.items())
     return {
         "timestamp": nanoseconds(time.time()),
-        "clusterInfo": clusters(server, call),
-        "partitions": partitions(server, call),
-        "queues": [of_partition.queues(one, call) for _, one in served],
-        "applications": [info for _, one in served for info in of_partition.applications(one, call)],
-        "nodes": [{"partition": name, "nodesInfo": of_partition.nodes(one, call)} for name, one in served],
-        "placementRules": [
-            {"partition": name, "rules": of_partition.placement_rules(one, call)} for name, one in served
-        ],
-        "appHistory": application_history(server, call),
+        "clusterInfo": clusters(server),
+        "partitions": partitions(server),
+        "queues": [of_partition.queues(one) for _, one in served],
+        "applications": [info for _, one in served for info in of_partition.applications(one)],
+        "nodes": [{"partition": name, "nodesInfo": of_partition.nodes(one)} for name, one in served],
+        "placementRules": [{"partition": name, "rules": of_partition.placement_rules(one)} for name, one in served],
+        "appHistory": application_history(server),
         "config": config_json(server.configurations.config_in_force()),
     }
 
 
 @ROUTES.get("/scheduler/healthcheck")
-def healthcheck(server: ServerState, _call: Call) -> Annotated[Object, reference("SchedulerHealthDAOInfo")]:
+def healthcheck(server: ServerState) -> Annotated[Object, reference("SchedulerHealthDAOInfo")]:
     """Return the checks of the server, of the logs of its services, and of its quota models."""
     checks = list(_checks(server))
     return {"Healthy": all(check["Succeeded"] for check in checks), "HealthChecks": checks}

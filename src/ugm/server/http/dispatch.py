@@ -102,7 +102,7 @@ class RequestDispatcher:
             route = routes["GET" if request.method == "HEAD" else request.method]
             client = request.client.host if request.client else "unknown"
             only_json = request.headers.get("accept", "") == "application/json"
-            call = Call(self._audit, route.role, client, time.perf_counter(), accepts_only_json=only_json)
+            call = Call(self._audit, route.role, client, accepts_only_json=only_json)
             try:
                 self._authenticate(route, request, call)
                 return await self._response(route, request, call)
@@ -152,7 +152,7 @@ def _payload(route: Route, target: object, call: Call, arguments: Mapping[str, A
         ApiError: the function raised any error.
     """
     try:
-        result = route.answer(target, call, **arguments)
+        result = route.answer(target, **({"call": call} if route.needs_call else {}), **arguments)
     except ApiError:
         raise
     except (RequestError, ConfigError, OutageError) as error:

@@ -187,12 +187,12 @@ class LiveFeed:
             self._send("idle", {"version": before.version, "at": frame.at})
 
     def _read(self, version: int) -> _Frame:
-        at, since = self._clock(), perf_counter()
-        snapshot = self._served.snapshot(since)
+        at = self._clock()
+        snapshot = self._served.partition.snapshot()
         users = snapshot.running.users, snapshot.pending.users
         groups = snapshot.running.groups, snapshot.pending.groups
         wants_trees = any("trees" in one.topics for one in list(self._subscriptions))
-        trees = trees_of(self._served.reports(since)) if wants_trees else ()
+        trees = trees_of(self._served.partition.model_reports()) if wants_trees else ()
         nodes = {(tree.name, node.name): node for tree in trees for node in tree.nodes.values()}
         return _Frame(version, at, queue_rows(snapshot), {"groups": groups, "users": users}, nodes)
 

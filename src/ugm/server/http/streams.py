@@ -13,7 +13,7 @@ from ugm.server.http.live import TOPICS, LiveFeed, LiveSubscription, Topic
 from ugm.server.http.payloads import ApiError, Payload, require_found
 from ugm.server.http.requests import parse_parameters
 from ugm.server.http.responses import error_response
-from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.route import Routes
 from ugm.server.interface.state import ServedPartition
 
 __all__ = ["ROUTES", "EventStreams"]
@@ -33,7 +33,6 @@ ROUTES: Final = Routes()
 @ROUTES.get("/partition/{partition}/stream", media_types=("text/event-stream",))
 def stream(
     _served: ServedPartition,
-    _call: Call,
     *,
     topic: Annotated[list[Topic], Meta(max_length=len(TOPICS))] = [],  # noqa: B006 - not changed
 ) -> Annotated[Payload, _EVENTS]:

@@ -216,7 +216,8 @@ class _Operation:
         parameters = msgspec.defstruct(f"{self.name}_parameters", [])
         result = _RESULTS.get(self.result, self.result)
         path = f"/partition/{{partition}}/{self.name}"
-        return Route("POST", path, self.execute, self.name, summary, parameters, result, self.body, role=Role.SCHEDULER)
+        form = (self.name, summary, parameters, result, self.body)
+        return Route("POST", path, self.execute, *form, needs_call=True, role=Role.SCHEDULER)
 
 
 def _names(body: Any) -> Iterator[str]:  # noqa: ANN401 - of a derived class

@@ -1,6 +1,7 @@
 """Routes: a function with a decorator that names its method and path; everything else follows from its signature.
 
-The first argument of the function is the partition of the path, or the state of the server; the second is the `Call`.
+The first argument of the function is the partition of the path, or the state of the server; an argument ``call`` is the
+`Call`.
 The keyword arguments with the names of the variable parts of the path are these parts. Those named ``body`` (JSON) and
 ``text`` (YAML) are the body. All others are parameters of the query; ``query`` is a class with all of them. The
 annotations are validated and described.
@@ -33,23 +34,19 @@ class Call:
     """One request, as an endpoint sees it.
 
     Attributes:
-        arrived: when it arrived, on the clock of `time.perf_counter`.
         client: the address of the client.
         accepts_only_json: whether the client accepts JSON and nothing else.
         is_audited: whether its operation has started, which writes its own lines of the audit log.
     """
 
-    __slots__ = ("_audit", "_role", "accepts_only_json", "arrived", "client", "is_audited")
+    __slots__ = ("_audit", "_role", "accepts_only_json", "client", "is_audited")
 
     is_audited: bool
 
-    def __init__(
-        self, audit: AuditLog, role: Role, client: str, arrived: float, *, accepts_only_json: bool = False
-    ) -> None:
+    def __init__(self, audit: AuditLog, role: Role, client: str, *, accepts_only_json: bool = False) -> None:
         self._audit: Final = audit
         self._role: Final = role
         self.client: Final = client
-        self.arrived: Final = arrived
         self.accepts_only_json: Final = accepts_only_json
         self.is_audited = False
 
@@ -84,6 +81,8 @@ class Route:
     reads_config: bool = False
     #: Whether the parameters are one argument.
     is_query: bool = False
+    #: Whether the function has the argument ``call``.
+    needs_call: bool = False
     role: Role = Role.VIEWER
     prefix: str = PREFIX
     #: Whether the body may have any media type.
@@ -151,6 +150,7 @@ class Routes:
                 "body": hints.get("body"),
                 "reads_config": "text" in hints,
                 "is_query": "query" in hints,
+                "needs_call": "call" in hints,
             }
             self.add(
                 Route(

@@ -49,7 +49,6 @@ class BudgetAccounts:
 @ROUTES.get("/partition/{partition}/budgets")
 def budgets(
     served: ServedPartition,
-    call: Call,
     *,
     search: Text = "",
     offset: Offset = 0,
@@ -59,7 +58,7 @@ def budgets(
     sort: _Sort = "share",
 ) -> BudgetAccounts:
     """List the accounts of budgets, those with the largest used part of their limit first, or in another order."""
-    reports, rank = served.reports(call.arrived), _RANKS[sort]
+    reports, rank = served.partition.model_reports(), _RANKS[sort]
     found = [
         one
         for one in accounts_of(reports)

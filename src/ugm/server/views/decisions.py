@@ -33,7 +33,7 @@ from ugm.server.interface.fields import (
     User,
 )
 from ugm.server.interface.operations import Grant
-from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.route import Routes
 from ugm.server.interface.schemas import Object, ViolationWithHolders, with_text
 from ugm.server.interface.state import ServedPartition
 
@@ -110,16 +110,14 @@ class Explained(Checked):
 
 
 @ROUTES.post(f"{_PARTITION}/check")
-def check(
-    served: ServedPartition, _call: Call, *, body: Annotated[Question, _subject("user")]
-) -> Annotated[Object, Checked]:
+def check(served: ServedPartition, *, body: Annotated[Question, _subject("user")]) -> Annotated[Object, Checked]:
     """Return the decision on one more allocation."""
     return explain_request(served.partition, **_terms(body), checks_only=True)
 
 
 @ROUTES.post(f"{_PARTITION}/explain")
 def explain(
-    served: ServedPartition, _call: Call, *, body: Annotated[ExplainQuestion, _subject("user")]
+    served: ServedPartition, *, body: Annotated[ExplainQuestion, _subject("user")]
 ) -> Annotated[Object, Explained]:
     """Return the decision on one more allocation, the holders of missing resources, and every limit that applies."""
     return explain_request(served.partition, **_terms(body))
@@ -139,14 +137,14 @@ class Order:
 
 
 @ROUTES.get(f"{_PARTITION}/order")
-def order(served: ServedPartition, _call: Call, *, limit: PageSize = 100, tree: Name = "") -> Order:
+def order(served: ServedPartition, *, limit: PageSize = 100, tree: Name = "") -> Order:
     """Return the first pending requests in the order in which a scheduler should try them, with the reasons."""
     return Order(served.partition.order(max_turns=limit, tree=tree))
 
 
 @ROUTES.post(f"{_PARTITION}/plan_reclaim")
 def plan_reclaim(
-    served: ServedPartition, _call: Call, *, body: Annotated[ReclaimQuestion, _subject("user", "queue")]
+    served: ServedPartition, *, body: Annotated[ReclaimQuestion, _subject("user", "queue")]
 ) -> Annotated[Object, ReclaimPlan]:
     """Return the allocations to evict so that a request within its guarantee fits."""
     body.require_subject()
@@ -180,7 +178,6 @@ class Limits:
 @ROUTES.get(f"{_PARTITION}/limits")
 def limits(
     served: ServedPartition,
-    _call: Call,
     *,
     user: User,
     queue: QueuePath,
@@ -212,7 +209,7 @@ class ApplicationDetail(ApplicationInfo):
 
 
 @ROUTES.get(f"{_PARTITION}/application/{{name}}")
-def application(served: ServedPartition, _call: Call, *, name: Name) -> Annotated[Object, ApplicationDetail]:
+def application(served: ServedPartition, *, name: Name) -> Annotated[Object, ApplicationDetail]:
     """Return one application with its limits and the explanations of its pending allocations."""
     find = partial(served.partition.application_report, max_pending=_MOST_EXPLAINED)
     report = require_found("application", name, find)

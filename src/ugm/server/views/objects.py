@@ -16,7 +16,7 @@ from ugm.partition.answers.reports import OwnedAllocation
 from ugm.resources import Resource
 from ugm.server.http.payloads import ApiError, require_found
 from ugm.server.interface.fields import Name, Number, Offset, PageSize, QueuePath, Text
-from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.route import Routes
 from ugm.server.interface.schemas import Object
 from ugm.server.interface.state import ServedPartition
 from ugm.server.views.lists import contains, first_page
@@ -49,9 +49,9 @@ class PartitionSummary:
 
 
 @ROUTES.get(_PARTITION)
-def partition(served: ServedPartition, call: Call) -> PartitionSummary:
+def partition(served: ServedPartition) -> PartitionSummary:
     """Return a summary of one partition."""
-    snapshot = served.snapshot(call.arrived)
+    snapshot = served.partition.snapshot()
     return PartitionSummary(
         name=served.name,
         usage=snapshot.usage(),
@@ -90,7 +90,6 @@ class Applications:
 @ROUTES.get(f"{_PARTITION}/applications")
 def applications(
     served: ServedPartition,
-    _call: Call,
     *,
     after: Text = "",
     limit: PageSize = _PAGE,
@@ -139,7 +138,7 @@ class Allocations:
 
 @ROUTES.get(f"{_PARTITION}/allocations")
 def allocations(
-    served: ServedPartition, _call: Call, *, after: Text = "", limit: PageSize = _PAGE, application: Name = ""
+    served: ServedPartition, *, after: Text = "", limit: PageSize = _PAGE, application: Name = ""
 ) -> Allocations:
     """Return a page of allocations with their holders, ordered by id."""
     if application:
@@ -154,7 +153,7 @@ def allocations(
 
 
 @ROUTES.get(f"{_PARTITION}/allocation/{{name}}")
-def allocation(served: ServedPartition, _call: Call, *, name: Name) -> OwnedAllocation:
+def allocation(served: ServedPartition, *, name: Name) -> OwnedAllocation:
     """Return one allocation with its holder."""
     find = served.partition.allocations_by_id
     return require_found("allocation", name, lambda name: next(iter(find([name])), None))
@@ -169,9 +168,7 @@ class Overdue:
 
 
 @ROUTES.get(f"{_PARTITION}/overdue")
-def overdue(
-    served: ServedPartition, _call: Call, *, now: Number | None = None, limit: PageSize | None = None
-) -> Overdue:
+def overdue(served: ServedPartition, *, now: Number | None = None, limit: PageSize | None = None) -> Overdue:
     """Return the first overdue allocations and their owners, sorted by end and id."""
     found = served.partition.overdue(now)
     return Overdue(len(found), served.partition.allocations_by_id([one.allocation_id for one in found[:limit]]))
@@ -188,13 +185,13 @@ class ScheduledChanges:
 
 
 @ROUTES.get(f"{_PARTITION}/scheduled_changes")
-def scheduled_changes(served: ServedPartition, _call: Call, *, limit: PageSize = 10) -> ScheduledChanges:
+def scheduled_changes(served: ServedPartition, *, limit: PageSize = 10) -> ScheduledChanges:
     """Return the next changes of limits by schedules, with the limits that would be exceeded."""
     return ScheduledChanges(served.partition.scheduled_changes(max_changes=limit))
 
 
 @ROUTES.get(f"{_PARTITION}/nodes")
-def nodes(served: ServedPartition, _call: Call) -> dict[str, Resource]:
+def nodes(served: ServedPartition) -> dict[str, Resource]:
     """Return the resources of every registered node."""
     return served.partition.nodes()
 
@@ -218,7 +215,7 @@ class Events(TypedDict):
 
 @ROUTES.get(f"{_PARTITION}/history", types={"kind": _Kind | None})
 def history(
-    served: ServedPartition, _call: Call, *, after: Number = 0, kind: str | None = None, limit: PageSize = _PAGE
+    served: ServedPartition, *, after: Number = 0, kind: str | None = None, limit: PageSize = _PAGE
 ) -> Annotated[Object, Events]:
     """Return the newest events, oldest first."""
     if served.history is None:
@@ -227,7 +224,7 @@ def history(
 
 
 @ROUTES.get(f"{_PARTITION}/service")
-def service(served: ServedPartition, _call: Call) -> ServiceStatus:
+def service(served: ServedPartition) -> ServiceStatus:
     """Return the status of the service: the leader, its standbys, its clients and its commits."""
     if served.service is None:
         raise ApiError(404, "service-missing", "the partition is not that of a service")

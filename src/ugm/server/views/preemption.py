@@ -78,21 +78,19 @@ class Execution(Struct, forbid_unknown_fields=True):
 
 
 @ROUTES.get(f"{_PARTITION}/preemption")
-def preemption_status(served: ServedPartition, _call: Call) -> PreemptionStatus:
+def preemption_status(served: ServedPartition) -> PreemptionStatus:
     """Return the terminating allocations, the placed requests, the timers, and the number of plans by outcome."""
     return served.partition.preemption_status()
 
 
 @ROUTES.post(f"{_PARTITION}/plan_preemption")
-def plan_preemption(
-    served: ServedPartition, _call: Call, *, body: PreemptingRequest
-) -> Annotated[Object, PreemptionPlan]:
+def plan_preemption(served: ServedPartition, *, body: PreemptingRequest) -> Annotated[Object, PreemptionPlan]:
     """Return the allocations to evict for a request that the guarantees of its queues entitle to resources."""
     return with_text(body.plan(served.partition))
 
 
 @ROUTES.post(f"{_PARTITION}/plan_reductions")
-def plan_reductions(served: ServedPartition, _call: Call, *, body: Reductions) -> Annotated[Object, ReductionPlan]:
+def plan_reductions(served: ServedPartition, *, body: Reductions) -> Annotated[Object, ReductionPlan]:
     """Return the allocations to evict so that queues above a lowered maximum are within it again."""
     return with_text(body.plan(served.partition))
 

@@ -66,7 +66,7 @@ class Health:
 
 
 @ROUTES.get("/health")
-def health(server: ServerState, _call: Call) -> Health:
+def health(server: ServerState) -> Health:
     """Return the state of the server and of its configuration.
 
     The status is ``degraded`` while the configuration file has problems or is not in force, otherwise ``ok``.
@@ -93,13 +93,13 @@ def health(server: ServerState, _call: Call) -> Health:
 
 
 @ROUTES.get("/partitions")
-def partitions(server: ServerState, call: Call) -> list[PartitionSummary]:
+def partitions(server: ServerState) -> list[PartitionSummary]:
     """Return a summary of each partition."""
-    return [partition(served, call) for _, served in sorted(server.partitions.items())]
+    return [partition(served) for _, served in sorted(server.partitions.items())]
 
 
 @ROUTES.get("/config", media_types=("application/yaml",))
-def config(server: ServerState, _call: Call) -> Annotated[Payload, str]:
+def config(server: ServerState) -> Annotated[Payload, str]:
     """Return the configuration in force as YAML."""
     return Payload(200, server.configurations.in_force().encode(), "application/yaml")
 
@@ -112,7 +112,7 @@ class ConfigChanges:
 
 
 @ROUTES.get("/config/changes")
-def config_changes(server: ServerState, _call: Call) -> ConfigChanges:
+def config_changes(server: ServerState) -> ConfigChanges:
     """Return the newest attempts to replace the configuration, with their differences or problems, newest first."""
     return ConfigChanges(server.configurations.attempts.newest_first())
 
@@ -151,7 +151,7 @@ class Validation:
 
 
 @ROUTES.post("/validate-conf")
-def validate(_server: ServerState, _call: Call, *, text: str) -> Validation:
+def validate(_server: ServerState, *, text: str) -> Validation:
     """Return all problems of a configuration."""
     review = review_config(text, file="sent")
     problems, warnings = ([problem_to_dict(one) for one in found] for found in (review.problems, review.warnings))
@@ -159,7 +159,7 @@ def validate(_server: ServerState, _call: Call, *, text: str) -> Validation:
 
 
 @ROUTES.post("/partition/{partition}/plan")
-def plan(served: ServedPartition, _call: Call, *, text: str) -> Annotated[Object, ConfigPlan]:
+def plan(served: ServedPartition, *, text: str) -> Annotated[Object, ConfigPlan]:
     """Return the effects that a configuration would have on a partition."""
     config = next((found for found in parse_config(text, file="plan").partitions if found.name == served.name), None)
     if config is None:
@@ -169,12 +169,12 @@ def plan(served: ServedPartition, _call: Call, *, text: str) -> Annotated[Object
 
 
 @ROUTES.get("/states")
-def states(server: ServerState, _call: Call) -> list[str]:
+def states(server: ServerState) -> list[str]:
     """Return the names of the extra states."""
     return sorted(server.extra_states)
 
 
 @ROUTES.get("/state/{name}")
-def state(server: ServerState, _call: Call, *, name: Name) -> object:
+def state(server: ServerState, *, name: Name) -> object:
     """Return one of the extra states."""
     return require_found("state", name, server.extra_states.get)()

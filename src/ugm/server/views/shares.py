@@ -12,7 +12,7 @@ from ugm.fairness.model import explain_shares
 from ugm.fairness.rank import RankExplanation
 from ugm.partition import ModelReport, ThresholdCrossed, ThresholdWatch
 from ugm.server.interface.fields import Name, Offset, PageSize, Text
-from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.route import Routes
 from ugm.server.interface.schemas import Object
 from ugm.server.interface.state import ServedPartition
 
@@ -59,7 +59,6 @@ class Shares:
 @ROUTES.get("/partition/{partition}/shares")
 def shares(
     served: ServedPartition,
-    call: Call,
     *,
     search: Text = "",
     offset: Offset = 0,
@@ -68,7 +67,7 @@ def shares(
     second: Name = "",
 ) -> Shares:
     """List the users by their shares, the best first, with their accounts, and explain the order of two users."""
-    report = shares_of(served.reports(call.arrived))
+    report = shares_of(served.partition.model_reports())
     if report is None or report.definition is None:
         return Shares(None, 0, [], [], None)
     users = [user for user in report.state["users"] if search.lower() in user["path"].lower()]
@@ -96,7 +95,6 @@ class Thresholds:
 @ROUTES.get("/partition/{partition}/thresholds")
 def thresholds(
     served: ServedPartition,
-    _call: Call,
     *,
     search: Text = "",
     offset: Offset = 0,

@@ -12,7 +12,7 @@ from msgspec import Meta
 from ugm.resources import Resource
 from ugm.server.http.payloads import require_found
 from ugm.server.interface.fields import Name, Offset, PageSize, Text
-from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.route import Routes
 from ugm.server.interface.state import ServedPartition
 from ugm.server.views.lists import natural_key
 from ugm.server.views.model_trees import MEASURES, BorrowingConsumer, ModelTree, TreeItem, TreeRow, trees_of
@@ -102,9 +102,9 @@ class Borrowers:
 
 
 @ROUTES.get(f"{_PARTITION}/trees")
-def trees(served: ServedPartition, call: Call) -> Trees:
+def trees(served: ServedPartition) -> Trees:
     """List the trees of quota models, and all quota models of the partition."""
-    reports = served.reports(call.arrived)
+    reports = served.partition.model_reports()
     listed = [ListedTree(one.name, one.kind, one.mode, len(one.nodes)) for one in trees_of(reports)]
     return Trees(listed, [ListedModel(one.model, one.is_suspended) for one in reports])
 
@@ -112,7 +112,6 @@ def trees(served: ServedPartition, call: Call) -> Trees:
 @ROUTES.get(f"{_PARTITION}/tree", types={"sort": _Sort})
 def tree(
     served: ServedPartition,
-    call: Call,
     *,
     tree: Name,
     resource: Name = "",
@@ -126,7 +125,7 @@ def tree(
 
     The nodes in ``toggle`` are open if others at their place are closed.
     """
-    found = _find(served, call, tree)
+    found = _find(served, tree)
     resource = resource or next(iter(found.resources), "")
     kept, toggled = found.matching(search.lower()) if search else None, frozenset(toggle)
     are_open = len(found.nodes) <= _MOST_OPEN
@@ -141,8 +140,8 @@ def tree(
     return Tree(*own, list(found.resources), resource, total, rows)
 
 
-def _find(served: ServedPartition, call: Call, name: str) -> ModelTree:
-    by_name = {one.name: one for one in trees_of(served.reports(call.arrived))}
+def _find(served: ServedPartition, name: str) -> ModelTree:
+    by_name = {one.name: one for one in trees_of(served.partition.model_reports())}
     return require_found("tree", name, by_name.get)
 
 
@@ -163,9 +162,9 @@ def _shown(found: ModelTree, row: TreeRow, resource: str) -> ShownRow:
 
 
 @ROUTES.get(f"{_PARTITION}/tree/node")
-def tree_node(served: ServedPartition, call: Call, *, tree: Name, node: Name) -> TreeNodeDetail:
+def tree_node(served: ServedPartition, *, tree: Name, node: Name) -> TreeNodeDetail:
     """Return one node of a tree with its amounts of every resource."""
-    found = _find(served, call, tree)
+    found = _find(served, tree)
     one = require_found("node", node, found.nodes.get)
     children, borrowers = len(found.children.get(node, ())), found.held_for_others.get(node, 0)
     amounts = {measure: one.amounts[measure] for measure in MEASURES[found.kind]}
@@ -175,7 +174,6 @@ def tree_node(served: ServedPartition, call: Call, *, tree: Name, node: Name) ->
 @ROUTES.get(f"{_PARTITION}/tree/borrowers")
 def tree_borrowers(
     served: ServedPartition,
-    call: Call,
     *,
     tree: Name,
     node: Name = "",
@@ -186,7 +184,7 @@ def tree_borrowers(
     """Return a page of the consumers that a node above their own node holds; ``node`` holds or owns them."""
     matching = [
         one
-        for one in _find(served, call, tree).borrowers
+        for one in _find(served, tree).borrowers
         if node in ("", one.node, one.group) and search.lower() in one.consumer_id.lower()
     ]
     return Borrowers(len(matching), matching[offset : offset + limit])

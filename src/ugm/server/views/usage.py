@@ -16,7 +16,7 @@ from ugm.identity import canonical_path, is_below
 from ugm.partition import OwnerLimits
 from ugm.server.http.payloads import ApiError, Payload
 from ugm.server.interface.fields import Name
-from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.route import Routes
 from ugm.server.interface.state import ServedPartition
 from ugm.server.views.model_trees import trees_of
 from ugm.server.views.stored_usage import RANGES, UsageSeries, usage_series
@@ -57,15 +57,15 @@ class Subject(Struct, forbid_unknown_fields=True):
             raise ApiError(404, "store-missing", "the partition has no store, so its usage over time is not known")
         return usage_series(served.store, served.now(), self.kind, tree, name, RANGES[self.range])
 
-    def limits(self, served: ServedPartition, call: Call) -> dict[str, int]:
+    def limits(self, served: ServedPartition) -> dict[str, int]:
         """Return the present limits."""
         name = self.stored
         if self.kind == "tree_node":
-            trees = trees_of(served.reports(call.arrived))
+            trees = trees_of(served.partition.model_reports())
             nodes = next((one.nodes for one in trees if one.name == self.tree), {})
             amounts = nodes[name].amounts if name in nodes else {}
             return dict(amounts.get("max") or amounts.get("quota") or {})
-        snapshot = served.snapshot(call.arrived)
+        snapshot = served.partition.snapshot()
         if self.kind == "queue":
             queue = snapshot.queue(name)
             return {} if queue is None else dict(queue.max_resources or {})
@@ -98,15 +98,15 @@ class UsageHistory:
 
 
 @ROUTES.get(_PATH)
-def usage_history(served: ServedPartition, call: Call, *, query: Subject) -> UsageHistory:
+def usage_history(served: ServedPartition, *, query: Subject) -> UsageHistory:
     """Return the usage of a queue, user, group or node of a tree in the last hour, day or week, and its limits."""
-    series, limits = query.series(served), query.limits(served, call)
+    series, limits = query.series(served), query.limits(served)
     usage = dict(sorted(series.usage.items()))
     return UsageHistory(query.kind, query.name, query.range, series.step, served.now(), series.times, usage, limits)
 
 
 @ROUTES.get(f"{_PATH}.csv", media_types=("text/csv",))
-def usage_history_csv(served: ServedPartition, _call: Call, *, query: Subject) -> Annotated[Payload, str]:
+def usage_history_csv(served: ServedPartition, *, query: Subject) -> Annotated[Payload, str]:
     """Return the same usage as CSV: one row for each step and resource. Amounts are in base units."""
     series, text = query.series(served), StringIO()
     writer = csv.writer(text)

@@ -14,7 +14,7 @@ from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server.http.payloads import plain, require_found
 from ugm.server.interface.fields import Name, Offset, PageSize, QueuePath, Text
-from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.route import Routes
 from ugm.server.interface.schemas import Object
 from ugm.server.interface.state import ServedPartition
 from ugm.server.views.lists import natural_key
@@ -67,7 +67,6 @@ class _Owners(NamedTuple):
 @ROUTES.get(f"{_PARTITION}/utilization/{{kind}}")
 def utilization(
     served: ServedPartition,
-    call: Call,
     *,
     kind: Literal["groups", "users"],
     search: Text = "",
@@ -78,7 +77,7 @@ def utilization(
     queue: QueuePath = "root",
 ) -> LimitUtilizations:
     """List the users or groups that are closest to a limit, the closest first, or in another order."""
-    owners = _owners(served.snapshot(call.arrived), kind, canonical_path(queue))
+    owners = _owners(served.partition.snapshot(), kind, canonical_path(queue))
     rank = owners.rank(sort, resource)
     names = [name for name in owners.names if search.lower() in name.lower()]
     ranked = nsmallest(offset + limit, ((-rank(name), natural_key(name), name) for name in names))
@@ -131,16 +130,16 @@ class QueueDetail(Queue):
 
 
 @ROUTES.get(f"{_PARTITION}/queues")
-def queues(served: ServedPartition, call: Call) -> Annotated[Object, Queue]:
+def queues(served: ServedPartition) -> Annotated[Object, Queue]:
     """Return all queues as a tree, with the usage and the pending amounts in and below each."""
-    snapshot = served.snapshot(call.arrived)
+    snapshot = served.partition.snapshot()
     return _tree(require_found("queue", "root", snapshot.queue), queue_rows(snapshot))
 
 
 @ROUTES.get(f"{_PARTITION}/queue/{{queue_path}}")
-def queue(served: ServedPartition, call: Call, *, queue_path: QueuePath) -> Annotated[Object, QueueDetail]:
+def queue(served: ServedPartition, *, queue_path: QueuePath) -> Annotated[Object, QueueDetail]:
     """Return one queue with the queues below it, its headroom and its configured limits."""
-    path, snapshot = canonical_path(queue_path), served.snapshot(call.arrived)
+    path, snapshot = canonical_path(queue_path), served.partition.snapshot()
     return {
         **_tree(require_found("queue", path, snapshot.queue), queue_rows(snapshot, path)),
         "headroom": snapshot.queue_headroom(path),

@@ -14,7 +14,7 @@ from ugm.identity import is_below
 from ugm.partition import AllocationRequest, Turn
 from ugm.resources import Resource, sum_of
 from ugm.server.interface.fields import Name, Offset, PageSize, QueuePath, Text
-from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.route import Routes
 from ugm.server.interface.schemas import Object, ViolationWithHolders
 from ugm.server.interface.state import ServedPartition
 from ugm.server.views.lists import contains, natural_key
@@ -167,7 +167,7 @@ def _oldest(group: list[_Waiting]) -> float | None:
 
 
 @ROUTES.get(_PATH)
-def waiting(served: ServedPartition, _call: Call, *, query: Selection) -> WaitingRequests:
+def waiting(served: ServedPartition, *, query: Selection) -> WaitingRequests:
     """List pending requests with their age and position, the limits that deny them, and the holders of these."""
     as_of, found = served.now(), query.find(served)
     page = query.page(([one] for one in found), lambda turn: turn.request.allocation_id)
@@ -176,7 +176,7 @@ def waiting(served: ServedPartition, _call: Call, *, query: Selection) -> Waitin
 
 
 @ROUTES.get(f"{_PATH}/applications")
-def waiting_applications(served: ServedPartition, _call: Call, *, query: Selection) -> WaitingApplications:
+def waiting_applications(served: ServedPartition, *, query: Selection) -> WaitingApplications:
     """List the applications with pending requests, with the age of the oldest and the position of the first."""
     as_of = served.now()
     groups, page = _grouped(served, query, lambda turn: turn.request.application_id)
@@ -193,11 +193,11 @@ def waiting_applications(served: ServedPartition, _call: Call, *, query: Selecti
 
 
 @ROUTES.get(f"{_PATH}/users")
-def waiting_users(served: ServedPartition, call: Call, *, query: Selection) -> WaitingUsers:
+def waiting_users(served: ServedPartition, *, query: Selection) -> WaitingUsers:
     """List the users with pending requests, including those without usage."""
     as_of = served.now()
     groups, page = _grouped(served, query, lambda turn: turn.user)
-    snapshot = served.snapshot(call.arrived)
+    snapshot = served.partition.snapshot()
     rows = [
         WaitingUser(
             **_owner(group),
