@@ -43,25 +43,6 @@ def test_violation_tells_the_numbers() -> None:
     assert violation == Violation(TrackingType.USER, "sue", "root.a", "*", "memory", 5, 4, 3)
 
 
-def test_headroom_may_be_negative_or_none() -> None:
-    """A limit below the usage has a negative headroom; without limits on resources there is no headroom."""
-    manager = Manager(partition({"root.a": [user("sue", memory=1)], "root.b": [user("sue", applications=1)]}))
-    manager.adopt("root.a", "app-1", Resource(memory=3), SUE)
-
-    assert manager.headroom("root.a", "app-1", SUE) == Resource(memory=-2)
-    assert manager.headroom("root.b", "app-1", SUE) is None
-
-
-def test_check_of_an_application_of_another_user() -> None:
-    """A query about an application of another user treats it as one that has not started."""
-    manager = Manager(partition({"root": [user("bob", memory=5)]}))
-    manager.increase("root", "app-1", ONE, SUE)
-
-    assert manager.headroom("root", "app-1", BOB) == Resource(memory=5)
-    assert manager.can_run_app("root", "app-1", BOB)
-    assert manager.group_for("root", "app-1", BOB) is None
-
-
 # Users with limits of their own
 
 
@@ -80,15 +61,6 @@ def test_unless_user_limited() -> None:
 # Recovery, replacement, gangs
 
 
-def test_replace_checks_growth_only() -> None:
-    """A placeholder is replaced by a real allocation; only resources that grow must fit."""
-    manager = Manager(partition({"root": [user("sue", memory=2, vcore=2)]}))
-    manager.adopt("root", "app-1", Resource(memory=5, vcore=1), SUE)
-
-    assert manager.replace("root", "app-1", Resource(memory=5, vcore=1), Resource(memory=4, vcore=2), SUE)
-    assert manager.get_user_resources(SUE) == Resource(memory=4, vcore=2)
-
-
 def test_increase_all_or_nothing() -> None:
     """If they do not fit together, none is granted, and the denial reports their total."""
     manager = Manager(partition({"root": [group("dev", memory=3, applications=2)]}))
@@ -100,15 +72,6 @@ def test_increase_all_or_nothing() -> None:
         Violation(TrackingType.GROUP, "dev", "root", "dev", None, 2, 0, 4),
     )
     assert exposed(manager) == {"users": {}, "groups": {}}
-
-
-def test_increase_all_of_running_applications() -> None:
-    """Requests of running applications start none, so they fit even if too many applications run."""
-    manager = Manager(partition({"root": [user("sue", applications=1, memory=9)]}))
-    for application in ("app-1", "app-2"):
-        manager.adopt("root", application, ONE, SUE)
-
-    assert manager.increase_all([Request("root", "app-1", ONE, SUE), Request("root", "app-2", ONE, SUE)])
 
 
 def test_increase_all_takes_requests_before_it_locks() -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from support.logs import own_records
 from support.tracking_fixtures import BOB, ONE, SUE, Wrong, group, partition, user
-from ugm import Manager, NotTrackedError, ReleaseError, Request, RequestError, Resource, UgmError, UserGroup
+from ugm import Manager, ReleaseError, Request, RequestError, Resource, UgmError
 from ugm.testing import exposed, verify_all
-
-HERE = "application 'app-1' in 'root.a'"
 
 #: Every call that takes a queue path, an application, a usage and a user, by name.
 CHARGING: dict[str, Callable[..., Any]] = {
@@ -94,41 +90,6 @@ def test_usage_is_not_negative(manager: Manager, call: Callable[..., Any], name:
         call(manager, "root.a", "app-1", usage, SUE)
 
 
-def test_decrease_of_an_unknown_application(manager: Manager) -> None:
-    """An application that does not run cannot release anything."""
-    text = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
-    with refused(manager, NotTrackedError, text):
-        manager.decrease_tracked_resource("root.a", "app-9", ONE, remove_app=False, user=SUE)
-
-
-@pytest.mark.parametrize("path", ["root.b", "root", "root.a.x"])
-def test_decrease_in_an_unknown_queue(manager: Manager, path: str) -> None:
-    """An application releases in the queue where it runs, not above it and not below."""
-    text = f"application 'app-1' of user 'sue' in {path!r}: the application holds nothing in that queue"
-    with refused(manager, NotTrackedError, text):
-        manager.decrease_tracked_resource(path, "app-1", ONE, remove_app=False, user=SUE)
-
-
-@pytest.mark.parametrize(
-    ("usage", "text"),
-    [
-        (Resource(memory=3), "holds 2 memory and cannot give back 3"),
-        (Resource(vcore=1), "holds 0 vcore and cannot give back 1"),
-        (Resource(memory=1, pods=1), "holds 0 pods and cannot give back 1"),
-    ],
-)
-def test_decrease_of_more_than_is_held(manager: Manager, usage: Resource, text: str) -> None:
-    """A release cannot exceed the amount that the application holds in that queue."""
-    with refused(manager, ReleaseError, f"application 'app-1' in 'root.a' {text}"):
-        manager.decrease_tracked_resource("root.a", "app-1", usage, remove_app=False, user=SUE)
-
-
-def test_end_with_usage_left(manager: Manager) -> None:
-    """An application ends only after everything has been released."""
-    with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 2 memory and cannot end with 1 left"):
-        manager.decrease_tracked_resource("root.a", "app-1", ONE, remove_app=True, user=SUE)
-
-
 def test_replace_of_more_than_is_held(manager: Manager) -> None:
     """A placeholder that does not exist cannot be replaced."""
     for real in (ONE, Resource(memory=100)):
@@ -154,12 +115,6 @@ def test_refused_limits_leave_the_old_in_force(manager: Manager) -> None:
     assert manager.headroom("root", "app-1", SUE) == Resource(memory=7)
 
 
-def test_limit_on_applications_is_a_count(manager: Manager) -> None:
-    """A count below zero in a configuration is refused; the limits before it hold."""
-    with refused(manager, RequestError, "max_applications -1: expected a count of applications, 0 for no limit"):
-        manager.update_config(partition({"root": [user("sue", applications=-1)]}))
-
-
 @pytest.mark.parametrize("config", [7, "partitions.yaml", {"root": {}}])
 def test_configuration_is_one_partition(manager: Manager, config: Wrong) -> None:
     """A value that is not a partition is refused, also a whole configuration; the old limits stay in force."""
@@ -177,35 +132,6 @@ def test_error_within_a_gang(manager: Manager) -> None:
 
 
 # Not strict
-
-
-@pytest.mark.parametrize(
-    ("request_", "remove_app", "text"),
-    [
-        (
-            ("root.a", "app-9", ONE, BOB),
-            False,
-            "application 'app-9' of user 'bob' in 'root.a': the user is not tracked",
-        ),
-        (("root.a", "app-1", Resource(memory=3), SUE), False, f"{HERE} holds 2 memory and cannot give back 3"),
-        (("root.a", "app-1", ONE, SUE), True, f"{HERE} holds 2 memory and cannot end with 1 left"),
-    ],
-)
-def test_not_strict_logs(
-    caplog: pytest.LogCaptureFixture,
-    request_: tuple[str, str, Resource, UserGroup],
-    remove_app: bool,  # noqa: FBT001 - a parameter
-    text: str,
-) -> None:
-    """A manager that is not strict logs an error instead of raising it, and changes nothing."""
-    manager = Manager(strict=False)
-    manager.increase("root.a", "app-1", Resource(memory=2), SUE)
-    before = exposed(manager)
-    manager.decrease_tracked_resource(*request_[:3], remove_app=remove_app, user=request_[3])
-
-    logged = [(record.levelno, record.getMessage()) for record in own_records(caplog)]
-    assert logged == [(logging.ERROR, f"nothing refunded: {text}")]
-    assert exposed(manager) == before
 
 
 def test_not_strict_still_refuses_what_is_no_request() -> None:

@@ -9,25 +9,13 @@ from typing import Any
 import pytest
 
 from support.tracking_fixtures import NOTHING, ONE, Wrong
-from ugm import ReleaseError, RequestError, Resource, TrackingType
+from ugm import RequestError, Resource, TrackingType
 from ugm.tracking import QueueTracker
 
 
 @pytest.fixture(name="tracker")
 def _tracker() -> QueueTracker:
     return QueueTracker("sue", TrackingType.USER)
-
-
-@pytest.mark.parametrize("nothing", [None, NOTHING])
-def test_resource_limit_is_lifted(tracker: QueueTracker, nothing: Resource | None) -> None:
-    """None and an empty vector remove a limit on resources, and keep that on applications."""
-    tracker.increase_resource("root.a", "app-1", ONE)
-    tracker.set_max_resources(ONE)
-    tracker.set_max_applications(1)
-    tracker.set_max_resources(nothing)
-
-    assert tracker.increase_resource("root.a", "app-1", Resource(memory=100))
-    assert not tracker.increase_resource("root.a", "app-2", NOTHING)
 
 
 @pytest.mark.parametrize("nothing", [None, 0])
@@ -67,14 +55,6 @@ def test_kind_is_user_or_group(kind: Any) -> None:  # noqa: ANN401 - anything
         QueueTracker("ana", kind)
 
 
-def test_setters_take_a_path_in_any_case(tracker: QueueTracker) -> None:
-    """Queue paths are not case-sensitive, and the root may be named or left empty."""
-    tracker.increase_resource("root.Sales", "app-1", ONE)
-    tracker.set_max_resources(ONE, "ROOT.SALES")
-
-    assert not tracker.increase_resource("root.sales", "app-1", ONE)
-
-
 @pytest.mark.parametrize(
     ("limit", "reason"),
     [
@@ -89,17 +69,6 @@ def test_max_resources_is_a_limit(tracker: QueueTracker, limit: Wrong, reason: s
         tracker.set_max_resources(limit)
 
     assert str(caught.value) == f"resource {limit!r}: {reason}"
-
-
-def test_more_than_held_is_not_given_back(tracker: QueueTracker) -> None:
-    """An application releases at most the amount that it holds, and ends only when it holds nothing."""
-    tracker.increase_resource("root.a", "app-1", Resource(memory=2, pods=1))
-
-    with pytest.raises(ReleaseError, match="holds 1 pods and cannot give back 2"):
-        tracker.decrease_resource("root.a", "app-1", Resource(memory=1, pods=2))
-    with pytest.raises(ReleaseError, match="holds 2 memory and cannot end with 1 left"):
-        tracker.decrease_resource("root.a", "app-1", Resource(memory=1, pods=1), remove_app=True)
-    assert tracker.usage == Resource(memory=2, pods=1)
 
 
 @pytest.mark.parametrize(

@@ -34,18 +34,6 @@ def test_without_a_choice_no_group_is_charged(sue: UserTracker, dev: GroupTracke
     assert sue.group_name_for_app("app-1") is None
 
 
-def test_choice_ends_with_the_last_queue(sue: UserTracker, dev: GroupTracker) -> None:
-    """The choice lasts until the application has ended in all of its queues."""
-    sue.set_group_for_app("app-1", dev)
-    sue.increase_resource("root.a", "app-1", ONE)
-    sue.increase_resource("root.b", "app-1", ONE)
-    sue.decrease_resource("root.a", "app-1", ONE, remove_app=True)
-
-    assert sue.has_group_for_app("app-1")
-    sue.decrease_resource("root.b", "app-1", ONE, remove_app=True)
-    assert not sue.has_group_for_app("app-1")
-
-
 def test_group_of_another_partition(sue: UserTracker) -> None:
     """Trackers that do not share their limits cannot be charged together."""
     with pytest.raises(RequestError) as caught:
