@@ -125,8 +125,8 @@ class RequestClasses:
     """
 
     __slots__ = (
-        *("_admission", "_blocked", "_by_id", "_classes", "_facts", "_models", "_of_application", "_state"),
-        *("in_queue", "offered", "open", "priorities"),
+        *("_admission", "_blocked", "_blocked_by_models", "_by_id", "_classes", "_facts", "_models", "_of_application"),
+        *("_state", "in_queue", "offered", "open", "priorities"),
     )
 
     def __init__(self, state: PartitionState, models: ModelSet, admission: AdmissionControl) -> None:
@@ -138,8 +138,9 @@ class RequestClasses:
         #: The requests with their classes, by id, and the ids by application.
         self._by_id: Final[dict[str, tuple[RequestClass, WaitingRequest]]] = {}
         self._of_application: Final[dict[str, dict[str, None]]] = {}
-        #: The limits that block classes, by owner and key.
+        #: The limits that block classes, by owner and key: those of the partition, and those of quota models.
         self._blocked: Final[dict[Owner, dict[tuple[object, ...], BlockingLimit]]] = {}
+        self._blocked_by_models: Final[dict[Owner, dict[tuple[object, ...], BlockingLimit]]] = {}
         self.open: Final[dict[RequestClass, None]] = {}
         self.offered: Final[set[str]] = set()
         self.in_queue: Final[dict[str, dict[int, list[WaitingRequest]]]] = {}
@@ -189,7 +190,8 @@ class RequestClasses:
                     yield from limit.classes
 
     def _block(self, limit: BlockingLimit, classes: Iterable[RequestClass]) -> None:
-        limit = self._blocked.setdefault(limit.owner, {}).setdefault(limit.key(), limit)
+        blocked = self._blocked if limit.resource is None else self._blocked_by_models
+        limit = blocked.setdefault(limit.owner, {}).setdefault(limit.key(), limit)
         for found in classes:
             del self.open[found]
             found.limit = limit
@@ -212,14 +214,18 @@ class RequestClasses:
 
     def reopen(self, owners: Collection[Owner]) -> None:
         """Open the classes that limits of some owners or of quota models block, if the limits may have room."""
-        for owner in [one for one in self._blocked if one in owners or one[0] not in _OWN_LIMITS]:
-            limits = self._blocked[owner]
+        self._reopen(self._blocked, owners)
+        self._reopen(self._blocked_by_models, list(self._blocked_by_models))
+
+    def _reopen(self, blocked: dict[Owner, dict[tuple[object, ...], BlockingLimit]], owners: Collection[Owner]) -> None:
+        for owner in owners:
+            limits = blocked.get(owner, {})
             for key, limit in [item for item in limits.items() if self._has_room(item[1])]:
                 del limits[key]
                 self.open.update(limit.classes)
                 limit.classes.clear()
-            if not limits:
-                del self._blocked[owner]
+                if not limits:
+                    del blocked[owner]
 
     def _has_room(self, limit: BlockingLimit) -> bool:
         if limit.resource is not None:

@@ -75,7 +75,7 @@ class WakeSearch:
         self._settings = QueueSettings(None)
         self._epoch: object = None
         #: The owners of the limits that the last pass has charged.
-        self._charged: set[Owner] = set()
+        self._charged: dict[Owner, None] = {}
         #: Whether the pass respects and makes reservations.
         self._is_reserving = False
         #: The classes of requests that reservations hold back, with `Reservations.objection_key`, until the plan is
@@ -213,7 +213,8 @@ class WakeSearch:
         self._charges.charge(application, self._granted(row))
         if waiting is not None:
             self._reservations.note_trial_grant(waiting)
-        self._charged.update(owners_of(application.row.user.name, application.row.group or "", found.queue_path))
+        owners = owners_of(application.row.user.name, application.row.group or "", found.queue_path)
+        self._charged.update(dict.fromkeys(owners))
         return True
 
     def _is_denied(self, found: RequestClass, row: Allocation) -> bool:
@@ -280,7 +281,7 @@ class WakeSearch:
         if marks.freed:
             classes.return_offered()
         for name in marks.freed:
-            self._charged.update(classes.owners(name))
+            self._charged.update(dict.fromkeys(classes.owners(name)))
         self._reopen()
         for name, request_ids in marks.take().items():
             classes.follow(name, request_ids)
