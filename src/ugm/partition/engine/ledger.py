@@ -55,11 +55,11 @@ class Ledger:
         "allocations",
         "applications",
         "ends",
+        "is_recorded",
         "lock",
         "pending_usage",
         "placed",
         "readers",
-        "records_denials",
         "requested",
         "submitted",
         "tables",
@@ -86,8 +86,8 @@ class Ledger:
         self.pending_usage: PendingUsage | None = None
         #: Returns the marks of the readers that follow all changes.
         self.readers: tuple[Callable[[], ChangeMarks | None], ...] = ()
-        #: Whether subscribers or a log get denials.
-        self.records_denials: bool = False
+        #: Whether subscribers or a log get changes and denials.
+        self.is_recorded: bool = False
         #: The numbers of the last application that was submitted, and of the last request.
         self.submitted: int = 0
         self.requested: int = 0
@@ -284,7 +284,7 @@ class Ledger:
 
     def deny(self, requests: Sequence[AllocationRequest], decision: Decision) -> None:
         """Note a denial if subscribers or a log get it."""
-        if self.records_denials:
+        if self.is_recorded:
             self.note("denial", Denied(tuple(requests), decision))
 
     def follow_changes(self, marks: ChangeMarks) -> None:

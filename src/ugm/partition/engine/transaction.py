@@ -312,11 +312,6 @@ class Transactions:
         self.is_recording: bool = False
         lock.revert = self._finish_or_put_back
 
-    @property
-    def are_recorded(self) -> bool:
-        """True if changes are recorded as events."""
-        return self._outbox is not None
-
     def start_recording(self) -> None:
         """Record events from now on."""
         self.is_recording = True

@@ -10,7 +10,7 @@ from ugm.engine_lock import EngineLock
 from ugm.partition.admission.admission import AdmissionControl
 from ugm.partition.admission.applications import ApplicationLifecycle
 from ugm.partition.answers.queries import SubjectQueries
-from ugm.partition.config.administration import Administration, ScheduleFollower
+from ugm.partition.config.administration import Administration
 from ugm.partition.engine.application import ChangeMarks
 from ugm.partition.engine.model_calls import row_calls
 from ugm.partition.engine.model_set import ModelSet
@@ -70,7 +70,6 @@ class PartitionParts:
         self._models = models
         self._transactions = Transactions(lock, outbox, log, state.revert_all)
         self._timers = ReductionTimers(state, models.clock)
-        self._schedule = ScheduleFollower(state, models, self._timers, self._transactions, state.mark_everything)
         state.config_changed = self._follow_config
         self._admission = AdmissionControl(state, models, self._timers)
         self._lifecycle = ApplicationLifecycle(state, models, self._admission)
@@ -114,13 +113,13 @@ class PartitionParts:
 
     def _follow_config(self) -> None:
         """Follow the schedule and the reservations of the configuration in force."""
-        self._schedule.attach()
+        self._administration.follow_schedule()
         self._state.reserves = self._state.compiled.mentions_reservations and self._reservations.are_enabled
 
     def _start_recording(self) -> None:
         """Start recording events. The initial state is not recorded."""
         self._transactions.start_recording()
-        self._state.records_denials = True
+        self._state.is_recorded = True
 
     def __repr__(self) -> str:
         # Without the lock: a debugger may call this while another thread holds it.
@@ -149,8 +148,8 @@ class PartitionParts:
             self._transactions.run(self._state.change_partition, added_models=self._models.added_names)
 
     def _restore_limits(self, second: int) -> None:
-        """Put the limits of the last change in force in a restored partition; see `ScheduleFollower.restore`."""
-        self._schedule.restore(second)
+        """Put the limits of the last change in force in a restored partition; see `Administration.restore`."""
+        self._administration.restore(second)
 
     def _allocate(self, request: RequestFields) -> Decision:
         """Decide about a request, with reservations if some queue reserves capacity."""
