@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -292,3 +293,12 @@ def test_mounted() -> None:
     assert rest.get(f"/quota{YUNIKORN}/usage/user/sue").json()["userName"] == "sue"
     assert rest.get("/quota/").headers["content-type"].startswith("text/html")
     assert rest.get("/quota/openapi.json").json()["servers"] == [{"url": "/quota"}]
+
+
+def test_each_reference_of_the_description_exists() -> None:
+    """Generators of clients stop at a reference to a missing schema."""
+    description = client().get("/openapi.json")
+    names = set(re.findall(r'"#/components/schemas/([^"]+)"', description.text))
+
+    assert names
+    assert names <= description.json()["components"]["schemas"].keys()
