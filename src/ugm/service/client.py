@@ -210,8 +210,7 @@ class RemotePartition(_Remote, Declarations):
     """
 
     @property
-    def config(self) -> PartitionConfig | None:
-        """The configuration in force; None if there is none."""
+    def config(self) -> PartitionConfig | None:  # noqa: D102 - `AbstractPartition` documents the operations
         found: PartitionConfig | None = self._call(OPERATIONS["config"], b"{}")
         return found
 

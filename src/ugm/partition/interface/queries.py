@@ -279,7 +279,7 @@ class QueryOperations(PartitionParts):
 
     @property
     def config(self) -> PartitionConfig | None:
-        """The configuration in force; None if there is none."""
+        """The configuration in force, as it was passed; None if there is none."""
         return self._state.compiled.config
 
     def queue(self, queue_path: str = "root") -> QueueState | None:
