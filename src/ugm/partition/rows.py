@@ -356,6 +356,9 @@ class Change(NamedTuple):
     cause: str = ""
 
 
+_TABLES: Final = ("partition", "configuration", "node", "queue", "application", "allocation", "request")
+
+
 @final
 class Tables:
     """The tables of a partition by name, each a mapping of keys to rows."""
@@ -363,22 +366,15 @@ class Tables:
     __slots__ = ("allocations", "applications", "by_name", "configuration", "nodes", "partition", "queues", "requests")
 
     def __init__(self) -> None:
-        self.partition: Final[dict[str, PartitionRow]] = {"": PartitionRow()}
-        self.configuration: Final[dict[str, ConfigurationRow]] = {}
-        self.nodes: Final[dict[str, NodeRow]] = {}
-        self.queues: Final[dict[str, QueueRow]] = {}
-        self.applications: Final[dict[str, ApplicationRow]] = {}
-        self.allocations: Final[dict[str, Allocation]] = {}
-        self.requests: Final[dict[str, RequestRow]] = {}
-        self.by_name: Final[Mapping[str, dict[str, Any]]] = {
-            "partition": self.partition,
-            "configuration": self.configuration,
-            "node": self.nodes,
-            "queue": self.queues,
-            "application": self.applications,
-            "allocation": self.allocations,
-            "request": self.requests,
-        }
+        self.by_name: Final[Mapping[str, dict[str, Any]]] = {name: {} for name in _TABLES}
+        self.partition: Final[dict[str, PartitionRow]] = self.by_name["partition"]
+        self.configuration: Final[dict[str, ConfigurationRow]] = self.by_name["configuration"]
+        self.nodes: Final[dict[str, NodeRow]] = self.by_name["node"]
+        self.queues: Final[dict[str, QueueRow]] = self.by_name["queue"]
+        self.applications: Final[dict[str, ApplicationRow]] = self.by_name["application"]
+        self.allocations: Final[dict[str, Allocation]] = self.by_name["allocation"]
+        self.requests: Final[dict[str, RequestRow]] = self.by_name["request"]
+        self.partition[""] = PartitionRow()
 
     def copy(self) -> Tables:
         """Return a copy, which has the same rows."""

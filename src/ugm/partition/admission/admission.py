@@ -172,28 +172,17 @@ class AdmissionControl(CheckedArguments):
 
     def allocate_evicting(self, request: AllocationRequest) -> Decision:
         """Charge an allocation, and release the allocations that quota models evict for it, or do neither."""
-        state, models, mark = self._state, self._models, len(self._state.lock.changes)
+        state, mark = self._state, len(self._state.lock.changes)
         decision = self.allocate(request)
         if decision or not decision.evictions:
             return decision
         # Instead of the denial, that of the evictions counts.
         del state.lock.changes[mark:]
-        row, evicted = self.row(request, _HELD), [state.allocations[name] for name in decision.evictions]
-        claim = state.claim(row)
-        models.apply([("refund", state.claim(other)) for other in evicted])
-        if models.check(claim):
-            models.take_back(mark)
-            return self.deny([request], decision._replace(evictions=()))
-        models.charge(claim, pending=row.allocation_id in state.tables.requests)
-        # In the order of the calls of the models: a store repeats them for models that depend on the past.
-        for other in evicted:
-            state.refund(other)
-            state.remove(other.allocation_id)
-        state.charge(row)
-        state.write(row)
-        for other in evicted:
-            state.finish_if_idle(state.owner(other))
-        return Decision((), decision.evictions)
+        self.end([state.allocations[name] for name in decision.evictions])
+        if self.allocate(request):
+            return Decision((), decision.evictions)
+        state.revert(mark)
+        return self.deny([request], decision._replace(evictions=()))
 
     def evictions(self, claim: Claim, application: Application) -> tuple[str, ...]:
         """Return the allocations whose release would let another one fit; empty if no release would."""

@@ -11,8 +11,9 @@ does not delay a scheduler.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ugm.arguments import require_amounts, require_vector
 from ugm.counters import fits
@@ -87,16 +88,6 @@ def require_query_submission(user: UserGroup, queue: str, tags: Mapping[str, str
 _NOTHING: Final = AllocationRequest("", "", Resource())
 
 
-class SubjectLimits(NamedTuple):
-    """The limits that hold for a subject, at one moment; the fields are the last ones of an `Explanation`."""
-
-    limits: tuple[EffectiveLimit, ...] = ()
-    #: The queue of the subject; empty if there is none.
-    queue_path: str = ""
-    #: The headroom that other quota models leave; None if it follows from `limits`.
-    model_headroom: Resource | None = None
-
-
 #: Returns the largest holders for each violation of a decision; without the lock.
 _HoldersOf: TypeAlias = Callable[[Decision], tuple[tuple[Holder, ...], ...]]
 
@@ -157,9 +148,9 @@ class SubjectQueries(AdmissionPart):
     def explain(self, subject: Subject, query: AllocationRequest, max_holders: int) -> Callable[[], Explanation]:
         """Return a function that returns the same with its reasons; it may be called without the lock."""
         decision = self.check(subject, query)
-        limits = self._limits_and_headroom(self.application_of(subject), query)
+        explained = self._explained(self.application_of(subject), query)
         holders = copy_holders(self._state, [decision], max_holders)
-        return lambda: Explanation(decision, holders(decision), *limits)
+        return lambda: replace(explained, decision=decision, holders=holders(decision))
 
     def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
         """Return every limit that holds for the subject."""
@@ -177,15 +168,15 @@ class SubjectQueries(AdmissionPart):
             return free
         return self._model_headroom(application, self.claim(application, _NOTHING._replace(duration=duration)), free)
 
-    def _limits_and_headroom(self, application: Application, query: AllocationRequest = _NOTHING) -> SubjectLimits:
-        """Return the limits of an application with the headroom of the models, at one moment."""
+    def _explained(self, application: Application, query: AllocationRequest = _NOTHING) -> Explanation:
+        """Return the limits of an application with the headroom of the models, at one moment, without a decision."""
         limits, queue_path = self._own_limits(application), application.queue.queue_path
         if not self._models.all:
-            return SubjectLimits(limits, queue_path)
+            return Explanation(ALLOWED, (), limits, queue_path)
         claim = self.claim(application, query._replace(usage=_NOTHING.usage))
         headroom = self._model_headroom(application, claim, headroom_of(limits))
         limits += self._model_queries().limits(claim)
-        return SubjectLimits(limits, queue_path, None if headroom == headroom_of(limits) else headroom)
+        return Explanation(ALLOWED, (), limits, queue_path, None if headroom == headroom_of(limits) else headroom)
 
     def _own_limits(self, application: Application, *, pending: bool = True) -> tuple[EffectiveLimit, ...]:
         """Return the limits of users, groups and queues, and those on *pending* work."""
@@ -227,12 +218,12 @@ class SubjectQueries(AdmissionPart):
             for row in map(self._state.tables.allocations.__getitem__, pending)
         ]
         holders = copy_holders(self._state, [decision for _, decision in answers], max_holders)
-        info, limits = application.info(), self._limits_and_headroom(application)
+        info, explained = application.info(), self._explained(application)
         return lambda: ApplicationReport(
             info,
-            limits.limits,
-            tuple((owned, Explanation(decision, holders(decision), *limits)) for owned, decision in answers),
-            limits.model_headroom,
+            explained.limits,
+            tuple((owned, replace(explained, decision=one, holders=holders(one))) for owned, one in answers),
+            explained.model_headroom,
         )
 
     def own_violations(self, application: Application, usage: Resource) -> tuple[Violation, ...]:
