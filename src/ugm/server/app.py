@@ -156,7 +156,7 @@ def create_app(  # noqa: PLR0913 - one for each option
         work.append(_Work(_CHECK_SECONDS, configurations.compare, _earlier(stores, history, configurations)))
     if watch is not None:
         work.append(_Work(watch, lambda: configurations.reload_if_changed()))  # noqa: PLW0108 - tests replace it
-    event_streams = streams.EventStreams(served, clock)
+    event_streams = streams.EventStreams(served)
     dispatcher = RequestDispatcher(state, tokens, audit, limits, clock)
     app = Starlette(
         routes=_paths(dispatcher, _metrics_endpoint(metrics, configurations), event_streams),

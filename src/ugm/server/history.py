@@ -106,8 +106,6 @@ class History:
     [('submitted', 1), ('denied', 3)]
     """
 
-    __slots__ = ("_clock", "_counts", "_denials", "_kinds", "_lock", "_most", "_newest", "_work")
-
     #: The newest records of every kind of event, by number; those of denials by their content.
     _kinds: dict[str, OrderedDict[_Key, Record]]
     #: The number of events of each kind.
@@ -225,8 +223,6 @@ class History:
 @final
 class WorkTimes:
     """The times of submissions and of requests that are pending, in seconds since 1970, derived from events."""
-
-    __slots__ = ("requested", "submitted")
 
     def __init__(self) -> None:
         self.submitted: dict[str, float] = {}

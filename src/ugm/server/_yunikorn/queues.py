@@ -27,8 +27,6 @@ class QueueFormat:
         snapshot: the partition at one moment.
     """
 
-    __slots__ = ("_configured", "_partition", "_settings", "_snapshot")
-
     def __init__(self, partition: str, snapshot: PartitionSnapshot) -> None:
         self._partition: Final = partition
         self._snapshot: Final = snapshot

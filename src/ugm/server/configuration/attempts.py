@@ -68,8 +68,6 @@ class ConfigAttempt:
 class ConfigAttempts:
     """The newest attempts; their number and size are bounded."""
 
-    __slots__ = ("_earlier", "_found")
-
     def __init__(self) -> None:
         self._found: Final = deque[ConfigAttempt](maxlen=_MOST_ATTEMPTS)
         #: The changes from before the start of the server.

@@ -60,26 +60,6 @@ class Configurations:
         is_file_shared: whether the file may contain further partitions, which other servers serve.
     """
 
-    __slots__ = (
-        "_audit",
-        "_clock",
-        "_file_state",
-        "_inclusions",
-        "_is_compared",
-        "_is_file_shared",
-        "_partitions",
-        "_started",
-        "_swapping",
-        "_writing",
-        "attempts",
-        "counts",
-        "in_use",
-        "outcome",
-        "path",
-        "refused",
-        "unapplied",
-    )
-
     #: The newest attempts.
     attempts: ConfigAttempts
     #: The number of attempts by source (``file`` or ``upload``) and result (``applied`` or ``refused``).

@@ -39,8 +39,6 @@ class Tokens:
         RequestError: a token is missing or too short, or both are equal.
     """
 
-    __slots__ = ("_accepted",)
-
     #: The roles that clients can have; a role without a token is refused.
     _accepted: Mapping[Role, str]
 

@@ -48,8 +48,6 @@ class AuditLog:
         clock: returns the time, in seconds since 1970.
     """
 
-    __slots__ = ("_clock", "_counts", "_lock", "_period_began", "_suppressed")
-
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock: Final = clock
         self._lock: Final = Lock()

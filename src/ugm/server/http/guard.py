@@ -104,8 +104,6 @@ class Hosts:
         RequestError: a name is not a valid host name.
     """
 
-    __slots__ = ("_allowed",)
-
     def __init__(self, allowed: Iterable[str] = ()) -> None:
         if isinstance(allowed, str):
             raise RequestError("allowed_hosts", allowed, "expected a list of names, found one text")

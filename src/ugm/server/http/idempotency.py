@@ -53,8 +53,6 @@ class IdempotentAnswers:
         clock: returns a time in seconds that never goes back.
     """
 
-    __slots__ = ("_answers", "_clock", "_lock", "_size")
-
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock: Final = clock
         #: Held while a change with a key is executed.

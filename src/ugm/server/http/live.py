@@ -17,7 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, final, get_args
 
@@ -69,39 +70,33 @@ class _Frame(NamedTuple):
 
 
 @final
+@dataclass(eq=False)
 class LiveSubscription:
     """The unread messages of one client."""
 
-    __slots__ = ("_arrived", "_is_closed", "_messages", "topics")
-
-    def __init__(self, topics: frozenset[Topic]) -> None:
-        self.topics: Final = topics
-        self._messages: Final[deque[bytes]] = deque()
-        self._arrived: Final = asyncio.Event()
-        self._is_closed = False
-
-    @property
-    def is_closed(self) -> bool:
-        """True if no further messages are added."""
-        return self._is_closed
+    topics: frozenset[Topic]
+    #: Whether no further messages are added.
+    is_closed: bool = False
+    _messages: deque[bytes] = field(default_factory=deque)
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, message: bytes) -> None:
         """Add a message, or drop the client if it has left too many unread."""
         if len(self._messages) >= _MOST_UNREAD:
             self._messages.clear()
             self.close()
-        elif not self._is_closed:
+        elif not self.is_closed:
             self._messages.append(message)
             self._arrived.set()
 
     def close(self) -> None:
         """Add no further messages."""
-        self._is_closed = True
+        self.is_closed = True
         self._arrived.set()
 
     async def messages(self) -> AsyncIterator[bytes]:
         """Yield the messages until the subscription is closed."""
-        while self._messages or not self._is_closed:
+        while self._messages or not self.is_closed:
             if self._messages:
                 yield self._messages.popleft()
             else:
@@ -110,29 +105,18 @@ class LiveSubscription:
 
 
 @final
+@dataclass(eq=False)
 class LiveFeed:
-    """The changes of one partition; all methods but `close` are called in the event loop.
+    """The changes of one partition; all methods but `close` are called in the event loop."""
 
-    Args:
-        served: the partition.
-        clock: returns the time, in seconds since 1970.
-    """
-
-    __slots__ = ("_clock", "_frame", "_loop", "_sent_at", "_served", "_subscriptions", "_task")
-
+    served: ServedPartition
+    _subscriptions: set[LiveSubscription] = field(default_factory=set)
     #: The newest frame; None while nobody listens.
-    _frame: _Frame | None
-    _task: asyncio.Task[None] | None
-
-    def __init__(self, served: ServedPartition, clock: Callable[[], float]) -> None:
-        self._served: Final = served
-        self._clock: Final = clock
-        self._subscriptions: Final[set[LiveSubscription]] = set()
-        self._frame = None
-        #: The event loop of the subscriptions; None before the first one.
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._sent_at = 0.0
-        self._task = None
+    _frame: _Frame | None = None
+    #: The event loop of the subscriptions; None before the first one.
+    _loop: asyncio.AbstractEventLoop | None = None
+    _sent_at: float = 0.0
+    _task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._subscriptions)
@@ -164,10 +148,10 @@ class LiveFeed:
             try:
                 await self._step()
             except UgmError as error:
-                self._send("outage", {"at": self._clock(), "reason": str(error)})
+                self._send("outage", {"at": self.served.now(), "reason": str(error)})
             except Exception:
-                _LOGGER.exception("the live changes of partition %r failed", self._served.name)
-                self._send("outage", {"at": self._clock(), "reason": "the server failed; its log has the details"})
+                _LOGGER.exception("the live changes of partition %r failed", self.served.name)
+                self._send("outage", {"at": self.served.now(), "reason": "the server failed; its log has the details"})
             took = perf_counter() - began
             # At most half of the time is used, even if a snapshot takes long.
             await asyncio.sleep(max(_PERIOD - took, took))
@@ -187,12 +171,12 @@ class LiveFeed:
             self._send("idle", {"version": before.version, "at": frame.at})
 
     def _read(self, version: int) -> _Frame:
-        at = self._clock()
-        snapshot = self._served.partition.snapshot()
+        at = self.served.now()
+        snapshot = self.served.partition.snapshot()
         users = snapshot.running.users, snapshot.pending.users
         groups = snapshot.running.groups, snapshot.pending.groups
         wants_trees = any("trees" in one.topics for one in list(self._subscriptions))
-        trees = trees_of(self._served.partition.model_reports()) if wants_trees else ()
+        trees = trees_of(self.served.partition.model_reports()) if wants_trees else ()
         nodes = {(tree.name, node.name): node for tree in trees for node in tree.nodes.values()}
         return _Frame(version, at, queue_rows(snapshot), {"groups": groups, "users": users}, nodes)
 

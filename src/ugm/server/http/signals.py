@@ -27,8 +27,6 @@ class ServerSignals:
             once and only until `end_start` is called, and both signals are ignored while the interpreter ends.
     """
 
-    __slots__ = ("_before", "_is_command", "_is_starting", "is_hung_up", "is_terminated")
-
     #: Whether SIGTERM has arrived.
     is_terminated: bool
     #: Whether SIGHUP has arrived. The server clears it before each reload, so another one during the reload counts.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Final, final
 
 from msgspec import Meta
@@ -47,13 +47,10 @@ class EventStreams:
 
     Args:
         partitions: the partitions by name.
-        clock: returns the time, in seconds since 1970.
     """
 
-    __slots__ = ("_feeds",)
-
-    def __init__(self, partitions: Mapping[str, ServedPartition], clock: Callable[[], float]) -> None:
-        self._feeds: Final = {name: LiveFeed(served, clock) for name, served in partitions.items()}
+    def __init__(self, partitions: Mapping[str, ServedPartition]) -> None:
+        self._feeds: Final = {name: LiveFeed(served) for name, served in partitions.items()}
 
     def close(self) -> None:
         """End all streams, for example because the server stops."""

@@ -30,32 +30,26 @@ YUNIKORN_PREFIX: Final = "/ws/v1"
 
 
 @final
+@dataclass(slots=True)
 class Call:
-    """One request, as an endpoint sees it.
+    """One request, as an endpoint sees it."""
 
-    Attributes:
-        client: the address of the client.
-        accepts_only_json: whether the client accepts JSON and nothing else.
-        is_audited: whether its operation has started, which writes its own lines of the audit log.
-    """
-
-    __slots__ = ("_audit", "_role", "accepts_only_json", "client", "is_audited")
-
-    is_audited: bool
-
-    def __init__(self, audit: AuditLog, role: Role, client: str, *, accepts_only_json: bool = False) -> None:
-        self._audit: Final = audit
-        self._role: Final = role
-        self.client: Final = client
-        self.accepts_only_json: Final = accepts_only_json
-        self.is_audited = False
+    audit: AuditLog
+    #: The role that its operation needs.
+    role: Role
+    #: The address of the client.
+    client: str
+    #: Whether the client accepts JSON and nothing else.
+    accepts_only_json: bool
+    #: Whether its operation has started, which writes its own lines of the audit log.
+    is_audited: bool = False
 
     @contextmanager
     def operation(self, action: str, target: str) -> Iterator[AuditedOutcome]:
         """Write the operation in the block to the audit log; see `ugm.server.http.audit.AuditLog.operation`."""
         self.is_audited = True
-        role = self._role.name.lower()
-        with self._audit.operation(client=self.client, role=role, action=action, target=target) as outcome:
+        role = self.role.name.lower()
+        with self.audit.operation(client=self.client, role=role, action=action, target=target) as outcome:
             yield outcome
 
 

@@ -74,21 +74,6 @@ class PartitionCollector(Collector):
         clock: returns the time, in seconds since 1970.
     """
 
-    __slots__ = (
-        "_clock",
-        "_history",
-        "_lock",
-        "_most",
-        "_most_nodes",
-        "_most_queues",
-        "_most_resources",
-        "_partitions",
-        "_selections",
-        "_services",
-        "_thresholds",
-        "_times",
-    )
-
     def __init__(  # noqa: PLR0913 - one for each bound
         self,
         partitions: Mapping[str, AbstractPartition],

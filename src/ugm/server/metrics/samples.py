@@ -32,8 +32,6 @@ class MetricSamples:
      ('ugm_node_capacity_bytes', {'partition': 'default', 'resource': 'memory'}, 8.0)]
     """
 
-    __slots__ = ("_families", "_labels")
-
     def __init__(self, families: dict[str, Any] | None = None, labels: Mapping[str, str] | None = None) -> None:
         self._families: Final = {} if families is None else families
         self._labels: Final = labels or {}

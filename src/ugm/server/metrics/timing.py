@@ -41,8 +41,6 @@ class DecisionTimes:
     (inf, 1)
     """
 
-    __slots__ = ("_counts", "_lock", "_total")
-
     def __init__(self) -> None:
         self._lock: Final = Lock()
         #: One for each bucket; the last is for durations above all bounds.

@@ -201,8 +201,6 @@ class Waiting:
 class ApplicationDetail(ApplicationInfo):
     """An application with its limits, and the explanations of its pending allocations."""
 
-    __slots__ = ()
-
     limits: list[EffectiveLimit]
     headroom: Resource | None
     waiting: list[Waiting]

@@ -73,8 +73,6 @@ def partition(served: ServedPartition) -> PartitionSummary:
 class ListedApplication(ApplicationInfo):
     """An application, and when it was submitted."""
 
-    __slots__ = ()
-
     submitted_at: float | None
 
 
