@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self
 
-from ugm.arguments import require_application_id, require_name, require_nodes, require_resource
+from ugm.arguments import require_application_id, require_instance, require_name, require_resource
 from ugm.errors import RequestError
-from ugm.partition.admission.applications import require_requests
 from ugm.partition.rows import AllocationRequest
 from ugm.preemption import PlacedRequest, PreemptionPlan, ReductionPlan
 from ugm.resources import Resource
 
-__all__ = [
-    "PreemptionCall",
-    "call_of",
-    "require_preemption_call",
-    "require_preemption_plan",
-    "require_reduction_call",
-]
+__all__ = ["PreemptionCall", "call_of", "require_preemption_plan", "require_reduction_call"]
 
 
 class PreemptionCall(NamedTuple):
-    """The checked arguments of `PreemptionPlanning.plan`."""
+    """The arguments of `PreemptionPlanning.plan`."""
 
     request: AllocationRequest
     since: int
@@ -31,6 +24,26 @@ class PreemptionCall(NamedTuple):
     within_queue: bool
     placed: Sequence[AllocationRequest]
     nodes: Mapping[str, Resource] | None
+
+    def checked(self) -> Self:
+        """Return the arguments after checking them.
+
+        Raises:
+            RequestError: an argument is invalid.
+        """
+        require_resource("usage", require_instance("request", self.request, AllocationRequest).usage)
+        _require_type(int, since=self.since, now=0 if self.now is None else self.now)
+        _require_type(bool, may_preempt=self.may_preempt, within_queue=self.within_queue)
+        for one in self.placed:
+            require_name("allocation_id", one.allocation_id)
+            require_application_id(one.application_id)
+        return self
+
+
+def _require_type(kind: type, **arguments: object) -> None:
+    for argument, value in arguments.items():
+        if type(value) is not kind:
+            raise RequestError(argument, value, "expected whole seconds" if kind is int else "expected True or False")
 
 
 def call_of(plan: PreemptionPlan, now: int) -> PreemptionCall:
@@ -49,47 +62,14 @@ def _request_of(placed: PlacedRequest) -> AllocationRequest:
     return AllocationRequest(name, application_id, usage, *traits)
 
 
-def require_preemption_call(
-    request: AllocationRequest,
-    since: int,
-    now: int | None,
-    placed: Iterable[AllocationRequest | tuple[str, str, Resource]],
-    nodes: Mapping[str, Resource] | None = None,
-    *,
-    may_preempt: bool,
-    within_queue: bool,
-) -> PreemptionCall:
-    """Return the arguments after checking them.
-
-    Raises:
-        RequestError: an argument is invalid.
-    """
-    if not isinstance(request, AllocationRequest):
-        raise RequestError("request", request, "expected an AllocationRequest")
-    require_resource("usage", request.usage)
-    for argument, value in (("since", since), ("now", 0 if now is None else now)):
-        if type(value) is not int:
-            raise RequestError(argument, value, "expected whole seconds")
-    for argument, flag in (("may_preempt", may_preempt), ("within_queue", within_queue)):
-        if type(flag) is not bool:
-            raise RequestError(argument, flag, "expected True or False")
-    listed = require_requests(placed, "placed")
-    for one in listed:
-        require_name("allocation_id", one.allocation_id)
-        require_application_id(one.application_id)
-    return PreemptionCall(request, since, now, may_preempt, within_queue, listed, require_nodes(nodes))
-
-
 def require_reduction_call(now: int | None, *, overshoot: bool) -> None:
     """Check the arguments of a plan of reductions.
 
     Raises:
         RequestError: an argument is invalid.
     """
-    if now is not None and type(now) is not int:
-        raise RequestError("now", now, "expected whole seconds")
-    if type(overshoot) is not bool:
-        raise RequestError("overshoot", overshoot, "expected True or False")
+    _require_type(int, now=0 if now is None else now)
+    _require_type(bool, overshoot=overshoot)
 
 
 def require_preemption_plan(plan: object) -> PreemptionPlan | ReductionPlan:

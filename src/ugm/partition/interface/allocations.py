@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ugm.arguments import require_amounts, require_name, require_nodes, require_resource
+from ugm.arguments import require_amounts, require_instance, require_name, require_nodes, require_resource
 from ugm.errors import RequestError
 from ugm.partition.admission.applications import (
     require_chosen_group,
@@ -131,9 +131,8 @@ class WorkOperations(PartitionParts):
         Raises:
             RequestError: as for `allocate`, or the request is not an `AllocationRequest`.
         """
-        if not isinstance(request, AllocationRequest):
-            raise RequestError("request", request, "expected an AllocationRequest")
-        return self._transactions.run(self._admission.allocate, request)
+        checked = require_instance("request", request, AllocationRequest)
+        return self._transactions.run(self._admission.allocate, checked)
 
     def allocate_evicting(
         self,
@@ -626,10 +625,10 @@ class WorkOperations(PartitionParts):
         Raises:
             RequestError: an application does not exist or is failing, or an argument is invalid.
         """
-        from ugm.partition.eviction.preemption_call import require_preemption_call  # noqa: PLC0415 - see `_Part`
+        from ugm.partition.eviction.preemption_call import PreemptionCall  # noqa: PLC0415 - see `_Part`
 
-        flags = {"may_preempt": may_preempt, "within_queue": within_queue}
-        call = require_preemption_call(request, since, now, placed, nodes, **flags)
+        listed, flags = require_requests(placed, "placed"), (may_preempt, within_queue)
+        call = PreemptionCall(request, since, now, *flags, listed, require_nodes(nodes)).checked()
         self._require_listed("usage", call.request.usage)
         return self._read(self._preempting.plan, call)
 
