@@ -4,7 +4,6 @@
 module              contents
 ==================  ===================================================================================================
 `preemption`        plans for requests that are entitled to more, and for queues above their maximum; carrying them out
-`preemption_call`   the checked arguments of calls that plan preemptions
 `reclaim`           what groups have to return to a group that asks within its guarantee
 `reclaim_plan`      plans and their reasons, and the search for the allocations to return
 ==================  ===================================================================================================
