@@ -4,8 +4,8 @@
 module              contents
 ==================  ===================================================================================================
 `preemption`        plans for requests that are entitled to more, and for queues above their maximum; carrying them out
-`reclaim`           what groups have to return to a group that asks within its guarantee
-`reclaim_plan`      plans and their reasons, and the search for the allocations to return
+`reclaim`           what groups have to return to a group that asks within its guarantee, and the search for it
+`reclaim_plan`      plans and their reasons, as values
 ==================  ===================================================================================================
 
 `ugm.preemption` searches for the victims of preemptions.
