@@ -1,12 +1,13 @@
 """JSON schemas of responses, derived from annotations.
 
 The annotation of an endpoint names the class of its result. The schema of a class has its fields, as JSON has them;
-`_CHANGED` lists the classes of the library whose `to_dict` returns others. `Annotated[Object, Kind]` is a dictionary
-with the fields of a class.
+`_CHANGED` lists the classes of the library whose `to_dict` returns others. With the annotation None, a subclass states
+that JSON lacks a field. `Annotated[Object, Kind]` is a dictionary with the fields of a class.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from enum import StrEnum
 from fractions import Fraction
@@ -179,10 +180,11 @@ class Schemas:
     def _component(self, kind: type) -> Schema:
         name = kind.__name__
         if name not in self.components:
-            hints = get_type_hints(kind, include_extras=True)
+            annotated, hints = get_type_hints(kind, include_extras=True), dict[str, Any]()
             for one in reversed(kind.__mro__):
-                hints |= _CHANGED.get(one, {})
-            shown = {field: hint for field, hint in hints.items() if hint is not None}
+                own = inspect.get_annotations(one)
+                hints |= {field: annotated[field] for field in own} | dict(_CHANGED.get(one, {}))
+            shown = {field: hint for field, hint in hints.items() if hint not in (None, NoneType)}
             # First, because it may refer to itself.
             self.components[name] = {}
             self.components[name] = {

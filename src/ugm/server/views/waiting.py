@@ -35,24 +35,20 @@ class WaitingReasons:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingRequest:
-    """A pending request in the scheduling order."""
+class WaitingRequest(Turn):
+    """A pending request in the scheduling order, without its reservation."""
 
-    allocation_id: str
-    application_id: str
-    user: str
-    queue_path: str
-    usage: Resource
-    priority: int
+    start: None
+    reserved_for: None
+    #: From 1.
     position: int
     requested_at: float | None
-    fits: bool
-    blocked_by: str
-    node: str | None
-    label: str | None
     #: None if its application has ended since.
     reasons: WaitingReasons | None
+
+
+#: The fields of a turn that explain its place.
+_PLACE: Final = ("reasons", "start", "reserved_for")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +57,7 @@ class WaitingRequests:
 
     as_of: float
     total: int
-    requests: list[WaitingRequest]
+    requests: list[Annotated[Object, WaitingRequest]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,29 +227,14 @@ def _owner(group: list[_Waiting]) -> dict[str, Any]:
     }
 
 
-def _request(
-    served: ServedPartition, one: _Waiting, known: dict[AllocationRequest, WaitingReasons | None]
-) -> WaitingRequest:
-    turn, wanted = one.turn, one.turn.request
+def _request(served: ServedPartition, one: _Waiting, known: dict[AllocationRequest, WaitingReasons | None]) -> Object:
+    turn, position, requested_at = one
     # Equal requests of an application have the same reasons.
-    key = wanted._replace(allocation_id="")
+    key = turn.request._replace(allocation_id="")
     if key not in known:
         known[key] = _reasons(served, key)
-    return WaitingRequest(
-        wanted.allocation_id,
-        wanted.application_id,
-        turn.user,
-        turn.queue_path,
-        wanted.usage,
-        wanted.priority,
-        one.position,
-        one.requested_at,
-        turn.fits,
-        turn.blocked_by,
-        wanted.node,
-        wanted.label,
-        known[key],
-    )
+    fields = {name: value for name, value in turn.to_dict().items() if name not in _PLACE}
+    return {**fields, "position": position, "requested_at": requested_at, "reasons": known[key]}
 
 
 def _reasons(served: ServedPartition, wanted: AllocationRequest) -> WaitingReasons | None:
