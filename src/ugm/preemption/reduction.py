@@ -16,7 +16,7 @@ Source: Apache YuniKorn, quota preemption.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lcm
 from typing import Final, NamedTuple, final
 
@@ -134,12 +134,12 @@ def plan_reductions(
     ]
     due.sort(key=lambda one: (-one[0].path.count("."), one[0].path))
     planner = _Planner(tree, overshoot=overshoot, steps=steps)
-    divisions = [planner.reduce(node) for node, _ in due]
+    reductions = [planner.reduce(*one) for one in due]
     planner.remove_needless([node for node, _ in due])
     affected = [node for one in planner.victims.values() for node in tree.nodes[one.queue_path].lineage()]
     return ReductionPlan(
         now,
-        tuple(_reduction(*one, division) for one, division in zip(due, divisions, strict=True)),
+        tuple(_with_left(one, Resource(node.excess())) for one, (node, _) in zip(reductions, due, strict=True)),
         tuple(_explained(tree, position) for position in sorted(planner.victims)),
         planner.is_optimal,
         queue_inputs([*affected, *(node for node, _ in due)]),
@@ -151,28 +151,15 @@ def _is_due(node: QueueNode, timer: ReductionTimer, now: int) -> bool:
     return 0 < node.facts.reduction_delay <= now - timer.since and bool(node.excess())
 
 
+def _with_left(one: Reduction, left: Resource) -> Reduction:
+    return replace(one, left=left, prevented=one.prevented if left else {})
+
+
 def _explained(tree: QueueUsageTree, position: int) -> Victim:
     facts = tree.world.allocations[position]
     nodes = tree.nodes[facts.queue_path].lineage()
     uses = (guarantee_use(node, name) for node in nodes for name in node.facts.guaranteed if facts.usage.get(name))
     return Victim(*facts[:5], exceeds=tuple(uses))
-
-
-class _Division(NamedTuple):
-    """The division of the excess of a queue among the leaves; see `Reduction`."""
-
-    excess: Mapping[str, int]
-    target: Mapping[str, int]
-    shares: Mapping[str, Mapping[str, int]]
-    prevented: Mapping[str, str]
-
-
-def _reduction(node: QueueNode, timer: ReductionTimer, division: _Division) -> Reduction:
-    excess, target, shares, prevented = division
-    amounts = {path: Resource(share) for path, share in sorted(shares.items())}
-    left, due = Resource(node.excess()), timer.since + node.facts.reduction_delay
-    values = node.path, timer.since, due, Resource(excess), Resource(target), amounts, left
-    return Reduction(*values, prevented if left else {})
 
 
 @final
@@ -187,8 +174,8 @@ class _Planner:
         self.victims: Final[dict[int, AllocationClass]] = {}
         self.is_optimal = True
 
-    def reduce(self, node: QueueNode) -> _Division:
-        """Choose the victims of one queue."""
+    def reduce(self, node: QueueNode, timer: ReductionTimer) -> Reduction:
+        """Choose the victims of one queue, and return the reduction without what is left."""
         candidates = {
             one: rest
             for one, positions in self._tree.classes[None].items()
@@ -202,21 +189,24 @@ class _Planner:
             for name in names
             if name in queue.facts.guaranteed
         }
-        division = self._division(node, candidates, guarantees)
+        reduction = self._reduction(node, timer, candidates, guarantees)
         useful = {
             one: positions
             for one, positions in candidates.items()
-            if any(amount and one.usage.get(name) for name, amount in division.target.items())
+            if any(amount and one.usage.get(name) for name, amount in reduction.target.items())
         }
-        chosen = choose(self._problem(node, division, useful, guarantees), self._steps)
+        chosen = choose(self._problem(node, reduction, useful, guarantees), self._steps)
         self.is_optimal = self.is_optimal and chosen.is_optimal
         owners = {position: one for one, positions in useful.items() for position in positions}
         for position in chosen.positions or ():
             one = self.victims[position] = owners[position]
             self._tree.free(one.queue_path, one.usage)
-        return division
+        return reduction
 
-    def _division(self, node: QueueNode, candidates: Candidates, guarantees: Mapping[Point, int]) -> _Division:
+    def _reduction(
+        self, node: QueueNode, timer: ReductionTimer, candidates: Candidates, guarantees: Mapping[Point, int]
+    ) -> Reduction:
+        """Divide the excess of a queue among the leaves."""
         excess = node.excess()
         offered, supply = self._tree.supplies(candidates, excess, guarantees)
         target: dict[str, int] = {}
@@ -232,20 +222,23 @@ class _Planner:
                 )
             for path, share in _shares(node, name, target[name], offered, supply).items():
                 shares.setdefault(path, {})[name] = share
-        return _Division(excess, target, shares, prevented)
+        amounts = {path: Resource(share) for path, share in sorted(shares.items())}
+        due = timer.since + node.facts.reduction_delay
+        values = node.path, timer.since, due, Resource(excess), Resource(target), amounts
+        return Reduction(*values, Resource(), prevented)
 
     def _problem(
-        self, node: QueueNode, division: _Division, candidates: Candidates, guarantees: Mapping[Point, int]
+        self, node: QueueNode, reduction: Reduction, candidates: Candidates, guarantees: Mapping[Point, int]
     ) -> Problem:
         """Return the choice of victims, whose costs are parts of the excess on a common scale of integers."""
-        excess, _, shares, _ = division
+        excess, shares = reduction.excess, reduction.shares
         scale = lcm(*excess.values())
         units = {name: scale // amount for name, amount in excess.items()}
         targets = [Target(node.path, name, amount, units[name]) for name, amount in excess.items()]
         bounds = [Bound(*point, amount) for point, amount in guarantees.items()]
         prices = units if self._overshoot else {}
         for path in dict.fromkeys(one.queue_path for one in candidates):
-            share = shares.get(path, {})
+            share = shares.get(path, Resource())
             bounds += [Bound(path, name, share.get(name, 0), prices.get(name)) for name in excess]
         return Problem(targets, bounds, candidates, {}, is_strict=False)
 
