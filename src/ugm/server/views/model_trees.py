@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from ugm._json_values import JsonMapping
 from ugm.partition import ModelReport
 
-__all__ = ["MEASURES", "BorrowingConsumer", "ModelTree", "TreeItem", "TreeRow", "trees_of"]
+__all__ = ["MEASURES", "BorrowingConsumer", "ModelTree", "ShownRow", "TreeItem", "trees_of"]
 
 _Amounts: TypeAlias = Mapping[str, int]
 
@@ -59,10 +59,12 @@ class BorrowingConsumer(NamedTuple):
     unpreemptable: bool
 
 
-class TreeRow(NamedTuple):
+class ShownRow(NamedTuple):
     """A visible node, and its place among the others."""
 
-    node: TreeItem
+    name: str
+    parent: str
+    is_hard: bool
     #: 1 for the root.
     level: int
     #: The position among the children of the parent, from 1.
@@ -71,6 +73,10 @@ class TreeRow(NamedTuple):
     #: The number of nodes directly below.
     children: int
     is_open: bool
+    #: The number of consumers that it holds for nodes below.
+    borrowers: int
+    #: The amounts of one resource by measure; the measures depend on the kind of the tree.
+    amounts: dict[str, int | None]
 
 
 @dataclass(frozen=True)
@@ -145,8 +151,8 @@ class ModelTree:
 
     def rows(
         self, is_open: Callable[[TreeItem, int], bool], key: Callable[[TreeItem], Any], kept: frozenset[str] | None
-    ) -> Iterator[TreeRow]:
-        """Yield the visible nodes, every parent before its children.
+    ) -> Iterator[ShownRow]:
+        """Yield the visible nodes without their amounts, every parent before its children.
 
         Args:
             is_open: returns whether the children of a node at a level are visible.
@@ -154,12 +160,13 @@ class ModelTree:
             kept: the only nodes that are visible, all with their parents; None for no restriction.
         """
 
-        def below(parent: str, level: int) -> Iterator[TreeRow]:
+        def below(parent: str, level: int) -> Iterator[ShownRow]:
             shown = [node for node in self.children.get(parent, ()) if kept is None or node.name in kept]
             for position, node in enumerate(sorted(shown, key=key), 1):
                 children = len(self.children.get(node.name, ()))
-                is_shown_open = bool(children) and is_open(node, level)
-                yield TreeRow(node, level, position, len(shown), children, is_shown_open)
+                place = level, position, len(shown), children, bool(children) and is_open(node, level)
+                borrowers = self.held_for_others.get(node.name, 0)
+                yield ShownRow(node.name, node.parent, node.is_hard, *place, borrowers, {})
 
         # A tree may be deeper than the stack of the interpreter.
         stack = [below("", 1)]
@@ -170,7 +177,7 @@ class ModelTree:
                 continue
             yield row
             if row.is_open:
-                stack.append(below(row.node.name, row.level + 1))
+                stack.append(below(row.name, row.level + 1))
 
     def matching(self, text: str) -> frozenset[str]:
         """Return the nodes whose name contains a text, and all nodes above them."""

@@ -15,7 +15,7 @@ from ugm.server.interface.fields import Name, Offset, PageSize, Text
 from ugm.server.interface.route import Routes
 from ugm.server.interface.state import ServedPartition
 from ugm.server.views.lists import natural_key
-from ugm.server.views.model_trees import MEASURES, BorrowingConsumer, ModelTree, TreeItem, TreeRow, trees_of
+from ugm.server.views.model_trees import MEASURES, BorrowingConsumer, ModelTree, ShownRow, TreeItem, trees_of
 
 __all__ = ["ROUTES"]
 
@@ -50,23 +50,6 @@ class Trees:
 
     trees: list[ListedTree]
     models: list[ListedModel]
-
-
-@dataclass(frozen=True, slots=True)
-class ShownRow:
-    """A visible node."""
-
-    name: str
-    parent: str
-    is_hard: bool
-    level: int
-    position: int
-    siblings: int
-    children: int
-    is_open: bool
-    borrowers: int
-    #: The amounts of one resource by measure; the measures depend on the kind of the tree.
-    amounts: dict[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +117,10 @@ def tree(
         return kept is not None or (are_open or level == 1) is not (node.name in toggled)
 
     page = islice(found.rows(is_open, _sort_key(found, resource, sort), kept), offset, None)
-    rows = [_shown(found, row, resource) for row in islice(page, limit)]
+    rows = [
+        row._replace(amounts={measure: one.get(resource) for measure, one in found.nodes[row.name].amounts.items()})
+        for row in islice(page, limit)
+    ]
     total = offset + len(rows) + sum(1 for _ in page)
     own = found.name, found.kind, found.mode, len(found.nodes), len(found.borrowers)
     return Tree(*own, list(found.resources), resource, total, rows)
@@ -152,13 +138,6 @@ def _sort_key(found: ModelTree, resource: str, sort: str) -> Callable[[TreeItem]
     if sort == "share":
         return lambda node: (-found.share(node, resource), natural_key(node.name))
     return lambda node: (-node.amounts.get(sort, {}).get(resource, 0), natural_key(node.name))
-
-
-def _shown(found: ModelTree, row: TreeRow, resource: str) -> ShownRow:
-    node, place = row.node, row[1:]
-    amounts = {measure: amounts.get(resource) for measure, amounts in node.amounts.items()}
-    borrowers = found.held_for_others.get(node.name, 0)
-    return ShownRow(node.name, node.parent, node.is_hard, *place, borrowers, amounts)
 
 
 @ROUTES.get(f"{_PARTITION}/tree/node")
