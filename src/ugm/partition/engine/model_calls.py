@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ugm._json_values import JsonMapping
 from ugm.configuration.model_kinds import ModelDefinition
@@ -26,7 +26,6 @@ __all__ = [
     "DeclaredModel",
     "Method",
     "ModelFactory",
-    "SeesOperations",
     "calls_of_change",
     "charge_all",
     "counts_pending",
@@ -97,20 +96,6 @@ def pending_claim(claim: Claim) -> Claim:
     return claim if claim.until is None else claim._replace(until=None)
 
 
-@runtime_checkable
-class _ExpectsLedger(Protocol):
-    """A declared model for which it matters when a claim began."""
-
-    def expect_ledger(self) -> None: ...
-
-
-@runtime_checkable
-class _ContinuesPast(Protocol):
-    """A declared model that continues the past of the one that it replaces."""
-
-    def continue_past(self, old: Any) -> None: ...  # noqa: ANN401 - a model of the same class
-
-
 class DeclaredModel(NamedTuple):
     """A model that the configuration declares."""
 
@@ -157,23 +142,16 @@ class ModelFactory(NamedTuple):
                 ) from error
         elif isinstance(model, TimedModel):
             model.at(self.time())
-        if isinstance(model, _ContinuesPast) and before is not None:
+        # A declared model may continue the past of the one that it replaces, of the same class.
+        if before is not None and hasattr(model, "continue_past"):
             model.continue_past(before)
         calls = self.calls()
         if isinstance(model, ClusterModel):
             model.set_cluster(self.total)
-        if isinstance(model, _ExpectsLedger):
+        # For some it matters when a claim began.
+        if hasattr(model, "expect_ledger"):
             model.expect_ledger()
         charge_all(model, calls)
-
-
-@runtime_checkable
-class SeesOperations(Protocol):
-    """A model that undoes charges and refunds of one operation exactly."""
-
-    def begin_operation(self) -> None:
-        """Note that an operation begins."""
-        ...
 
 
 def suspension(model: QuotaModel) -> Violation:

@@ -51,7 +51,6 @@ from ugm.partition.engine.model_calls import (
     DeclaredModel,
     Method,
     ModelFactory,
-    SeesOperations,
     charge_all,
     counts_pending,
     pending_claim,
@@ -115,7 +114,7 @@ class ModelSet:
     _checked: tuple[tuple[QuotaModel, QuotaModel | None], ...]
     #: Those of them that count pending requests, that have to know when an operation begins, that depend on the time.
     pending: tuple[QuotaModel, ...]
-    _seeing_operations: tuple[SeesOperations, ...]
+    _seeing_operations: tuple[Any, ...]
     _timed: tuple[TimedModel, ...]
     #: Whether a model may deny a request.
     may_deny: bool
@@ -153,8 +152,8 @@ class ModelSet:
         self._suspensions = tuple(suspension(model) for model in self.all if self.is_unusable(model))
         self._checked = tuple((model, model if hasattr(model, "reset") else None) for model in usable)
         self.pending = tuple(model for model in usable if counts_pending(model))
-        # Models of quota trees. They are not imported here, because few partitions have any.
-        self._seeing_operations = tuple(model for model in usable if isinstance(model, SeesOperations))
+        # Models of quota trees, which undo charges and refunds of one operation exactly.
+        self._seeing_operations = tuple(model for model in usable if hasattr(model, "begin_operation"))
         self._timed = tuple(model for model in usable if isinstance(model, TimedModel))
         self.set_schedule(self._follow_schedule)
 
