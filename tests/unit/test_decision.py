@@ -21,24 +21,6 @@ TOO_LARGE = Violation(TrackingType.GROUP, "dev", "root", "dev", "vcore", 10_000,
 CROWDED = Violation(TrackingType.USER, "sue", "root", "sue", None, 2, 2, 1)
 
 
-def test_without_violations_is_allowed() -> None:
-    """A decision without violations is true and has nothing to wait for."""
-    decision = Decision()
-
-    assert decision
-    assert decision.allowed
-    assert decision.can_wait
-    assert str(decision) == "allowed"
-
-
-def test_with_violations_is_denied() -> None:
-    """A decision with a violation is false."""
-    decision = Decision((FULL,))
-
-    assert not decision
-    assert not decision.allowed
-
-
 def test_denial_explains_every_violation() -> None:
     """A denial says who, where, how much, and by which limit; and whether waiting can help."""
     assert str(Decision((FULL, CROWDED))) == (
@@ -120,12 +102,6 @@ def test_limit_that_rises_later() -> None:
             "(limit for 'dev')"
         )
     assert "00:00 UTC, then unlimited" in str(ScheduledViolation.of(TOO_LARGE, LimitRise(1_795_824_000, None)))
-
-
-def test_evictions_are_told() -> None:
-    """What is given up for a request is told, and what would be."""
-    assert str(Decision((), ("a-1", "a-2"))) == "allowed, evicting 'a-1', 'a-2'"
-    assert str(Decision((CROWDED,), ("a-1",))).splitlines()[-1] == "  evicting 'a-1' would make room"
 
 
 def test_a_limit_without_a_queue_or_a_name_is_told_without() -> None:

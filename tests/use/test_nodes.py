@@ -7,7 +7,7 @@ import pytest
 from support.server_fixtures import DECIDE, PREFIX, TOKEN, client
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.decision import ALLOWED
-from ugm.events import Allocated, AllocationRequested, Event, Resized
+from ugm.events import Event, Resized
 from ugm.partition import AbstractPartition, RunningAllocation
 
 CONFIG = parse_config("partitions: [{queues: [{name: a, resources: {max: {vcore: 8}}}]}]").partition()
@@ -59,15 +59,6 @@ def test_nodes_in_rest() -> None:
     [waiting] = rest.get(f"{PREFIX}/waiting", headers=TOKEN).json()["requests"]
     assert (turn["node"], waiting["node"]) == ("n1", "n1")
     assert rest.post(f"{PREFIX}/allocate", json={**body, "node": ""}, headers=DECIDE).status_code == 400
-
-
-def test_events_have_the_node() -> None:
-    """Subscribers get the node with each event of the allocation."""
-    events: list[Event] = []
-    filled(Partition(CONFIG, subscribers=[lambda _, batch: events.extend(batch)]))
-    found = {one.allocation.allocation_id: one.allocation.node for one in events if isinstance(one, Allocated)}
-    assert found == {name: node for name, node in NODES.items() if name != "waits"} | {"hold": "n4"}
-    assert [one.allocation.node for one in events if isinstance(one, AllocationRequested)] == ["n1"]
 
 
 def test_a_repeated_call_has_the_same_node() -> None:

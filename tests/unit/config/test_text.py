@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from support.config_cases import EVERYTHING, problems_of
+from support.config_cases import problems_of
 from ugm._documents.builder import MAX_PROBLEMS
 from ugm._documents.loader import MAX_BYTES
 from ugm.config import dump_config, load_config, parse_config
 from ugm.errors import ConfigError, printable
-
-SMALL = "partitions: [{queues: [{name: a}]}]"
 
 
 def test_problem_text() -> None:
@@ -103,14 +101,6 @@ def test_files_that_are_no_text(tmp_path: Path, content: bytes, problem: str) ->
         load_config(file)
 
     assert str(caught.value).split("\n")[0] == f"{file}:{problem}"
-
-
-@pytest.mark.parametrize("text", [EVERYTHING, SMALL, "partitions: [{queues: []}]"])
-def test_dump_reads_back(text: str) -> None:
-    """What is written reads back as the same configuration."""
-    config = parse_config(text)
-
-    assert parse_config(dump_config(config)) == config
 
 
 def test_dump_is_readable() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.decision import Violation
 from ugm.model import Claim, TimedModel
 from ugm.partition.rows import MAX_DURATION
-from ugm.store import open_partition
 
 CONFIG = parse_config("partitions: [{name: default, queues: [{name: a, resources: {max: {memory: 100}}}]}]").partition()
 SUE = UserGroup("sue")
@@ -97,21 +95,6 @@ def until(partition: Partition, allocation_id: str) -> int | None:
     return allocation.until
 
 
-def test_a_pending_allocation_has_a_duration_and_no_end(partition: Partition, clock: SetClock) -> None:
-    """The duration counts from the grant, which has to promise the same."""
-    partition.request("1", "app", memory(1), duration=60)
-    allocation = partition.allocation("1")
-    assert allocation is not None
-    assert (allocation.until, allocation.duration) == (None, 60)
-    clock.now = 2000
-    for duration in (None, 61):
-        with pytest.raises(RequestError, match="the id is in use with another duration"):
-            partition.allocate("1", "app", memory(1), duration=duration)
-    partition.allocate("1", "app", memory(1), duration=60)
-
-    assert until(partition, "1") == 2060
-
-
 @pytest.mark.parametrize("duration", [0, -1, True, 1.5, "60", MAX_DURATION + 1])
 def test_wrong_durations(partition: Partition, duration: Any) -> None:  # noqa: ANN401 - what may be passed
     """A duration is a positive number of whole seconds, and nothing changes otherwise."""
@@ -180,22 +163,3 @@ def test_a_model_that_raises_at_a_time_is_reset(clock: SetClock) -> None:
     partition.verify()
     assert partition.allocation_ids() == ("1",)
     assert partition.release("1")
-
-
-def test_a_store_keeps_ends_and_rounds_its_time_down(tmp_path: Path) -> None:
-    """The time of a change is its instant in the store, and a restart changes no end."""
-    instant = SetClock(1000.999)
-    path = tmp_path / "store"
-    with open_partition(path, CONFIG, clock=instant) as partition:
-        with_application(partition)
-        partition.allocate("1", "app", memory(1), duration=60)
-        partition.request("2", "app", memory(1), duration=7)
-        before = partition.allocations()
-        assert until(partition, "1") == 1060
-        partition.allocate("3", "app", memory(1), duration=1)
-        before = partition.allocations()
-    with open_partition(path, clock=instant) as partition:
-        assert partition.allocations() == before
-        instant.now = 1001
-        partition.allocate("2", "app", memory(1), duration=7)
-        assert until(partition, "2") == 1008

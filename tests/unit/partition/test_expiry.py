@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from ugm.budgets import Budget, Budgets
 from ugm.events import Renewed, Subscriber
 from ugm.partition import Allocation, AllocationState
 from ugm.partition.engine.application import PromisedEnds
-from ugm.store import StoredPartition, open_partition
 
 
 class Clock:
@@ -80,28 +78,6 @@ def test_budget_decides_on_renewals(clock: Clock) -> None:
     assert partition.renew("a", 150)
     assert partition.allocate("b", "app", memory(1), duration=50)
     partition.verify()
-
-
-def test_store(tmp_path: Path, clock: Clock) -> None:
-    """Renewed ends and expired allocations are the same after the store was opened again."""
-
-    def opened() -> StoredPartition:
-        return open_partition(tmp_path / "store", None, clock=lambda: clock.now)
-
-    with opened() as partition:
-        partition.adopt_application("app", SUE, "root.a")
-        for name in ("a", "b", "c"):
-            partition.allocate(name, "app", memory(1), duration=60)
-        partition.renew("b", 600)
-        partition.renew("c", 10)
-        clock.now = 1_010
-        assert partition.expire() == ("c",)
-        before = partition.allocations()
-    clock.now = 1_060
-    with opened() as partition:
-        assert partition.allocations() == before
-        assert [one.allocation_id for one in partition.overdue()] == ["c", "a"]
-        partition.verify()
 
 
 def test_the_index_stays_small() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.partition_fixtures import SUE, changing_nothing, memory, partition_of, refused, started
-from ugm import Partition, Resource
+from support.partition_fixtures import changing_nothing, memory, partition_of, started
+from ugm import Partition
 
 #: A queue below another, with a limit of every kind on every level.
 EVERYTHING = (
@@ -37,28 +37,6 @@ def test_denial_names_every_limit(partition: Partition) -> None:
         "  queue root.a: 6 memory requested, 5 of 8 used, 3 too much\n"
         "  queue root: 6 memory requested, 5 of 10 used, 1 too much"
     )
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"usage": memory(4)},
-        {"usage": Resource(memory=5, vcore=0)},
-        {"application_id": "other"},
-        {"priority": 1},
-        {"placeholder": True},
-        {"preemptible": False},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("call", ["allocate", "request", "adopt"])
-def test_retry_with_other_content(partition: Partition, call: str, other: dict[str, object]) -> None:
-    """An id that stands for an allocation is refused for anything else."""
-    partition.submit("other", SUE, IN_B)
-    requested = {"application_id": "app", "usage": memory(5), **other}
-
-    with refused(partition, "allocation_id 'app': the id is in use with another "):
-        getattr(partition, call)("app", **requested)
 
 
 # Giving back

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from support.partition_fixtures import BOB, SUE, partition_of, refused, started
-from ugm import Partition, RequestError, Resource, UserGroup
+from support.partition_fixtures import BOB, SUE, partition_of, started
+from ugm import Partition, Resource
 
 CREATING = "{name: tag, value: namespace, create: true}, {name: provided}"
 
@@ -17,26 +15,6 @@ def _partition() -> Partition:
     partition = partition_of("{name: a}, {name: p, parent: true}")
     started(partition, "app", 3)
     return partition
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"user": UserGroup("bob", ("dev",))},
-        {"queue": "root.b"},
-        {"tags": {"namespace": "n"}},
-        {"gang_style": "hard"},
-    ],
-    ids=str,
-)
-def test_submitted_otherwise(partition: Partition, other: dict[str, Any]) -> None:
-    """An id that stands for an application is refused for another submission."""
-    with refused(
-        partition,
-        "application_id 'app': the id is in use with another ",
-        RequestError,
-    ):
-        partition.submit("app", **{"user": SUE, "queue": "root.a", **other})
 
 
 def test_created() -> None:
