@@ -22,8 +22,10 @@ from ugm.partition.interface.operations import Role
 from ugm.service.client import (
     AsyncConnectedPartition,
     AsyncRemotePartition,
+    AsyncSubscription,
     ConnectedPartition,
     RemotePartition,
+    Subscription,
     connect,
     connect_async,
 )
@@ -31,9 +33,14 @@ from ugm.service.errors import DeadlineError, FencedError, ProtocolError, Servic
 from ugm.service.member import AsyncJoinedPartition, JoinedPartition, join, join_async
 from ugm.service.server import ClientLimits, ClientToken, Security
 from ugm.service.service import Service, ServiceSettings, tune_interpreter
-from ugm.service.session_interface import AbstractSessions, SessionAllocation, SessionReport
-from ugm.service.status import Durations, ServiceStatus, StandbyStatus
-from ugm.service.subscription import AsyncSubscription, Subscription
+from ugm.service.status import (
+    AbstractSessions,
+    Durations,
+    ServiceStatus,
+    SessionAllocation,
+    SessionReport,
+    StandbyStatus,
+)
 from ugm.service.wire import Staleness
 
 __all__ = [

@@ -18,7 +18,7 @@ from ugm.errors import RequestError, cut
 from ugm.partition import AbstractPartition
 from ugm.partition.interface.operations import OPERATION_KINDS, Kind, OperationKind, Role
 from ugm.service.errors import ProtocolError
-from ugm.service.session_interface import AbstractSessions
+from ugm.service.status import AbstractSessions
 from ugm.service.values import ANNOTATIONS, ValueCodec, encode, encode_error
 from ugm.service.wire import Call
 

@@ -40,9 +40,8 @@ from ugm.service.errors import UnavailableError
 from ugm.service.leader import RENEWAL, Heartbeat, Leader, LeaderLog
 from ugm.service.operations import Operation
 from ugm.service.server import ClientLimits, Listener, Security
-from ugm.service.session_interface import AbstractSessions
 from ugm.service.standby import LeaderWatch, Reports, Standby
-from ugm.service.status import ServiceStatus
+from ugm.service.status import AbstractSessions, ServiceStatus
 from ugm.service.wire import Moved
 from ugm.store.database import LeaderRecord
 from ugm.store.errors import StoreDamagedError, StoreError, StoreHeldError

@@ -32,7 +32,7 @@ from ugm.preemption import PreemptionPlan, QueueInput, ReductionPlan
 from ugm.preemption import Victim as PreemptionVictim
 from ugm.service.client import AsyncRemotePartition, RemotePartition
 from ugm.service.operations import OPERATIONS
-from ugm.service.session_interface import AbstractSessions
+from ugm.service.status import AbstractSessions
 from ugm.testing.invariants import exposed_partition
 
 QUEUES: Final = (
