@@ -161,13 +161,6 @@ class BlockingConnection(LoopThread[AsyncConnection]):
         if self._ended.exception() is None:
             self._begin_calls()
 
-    def promise(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
-        """Call a method of a partition without waiting for the answer; the future gets it."""
-        found: Operation | None = getattr(operation, "operation", None)
-        if found is None:
-            raise RequestError("operation", operation, "expected a method of the partition that one call executes")
-        return self.begin(found, found.encode_arguments(args, kwargs))
-
 
 class Caller(Protocol):
     """A connection of a `RemotePartition`."""
@@ -427,7 +420,10 @@ class ConnectedPartition(RemotePartition):
         >>> answer.result().allowed  # doctest: +SKIP
         True
         """
-        return self.connection.promise(operation, *args, **kwargs)
+        found: Operation | None = getattr(operation, "operation", None)
+        if found is None:
+            raise RequestError("operation", operation, "expected a method of the partition that one call executes")
+        return self.connection.begin(found, found.encode_arguments(args, kwargs))
 
     def subscribe(self, subscriber: Subscriber, *, after: int | None = None) -> Subscription:
         """Call a function with all events from now on, as the subscribers of `ugm.Partition`.

@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from threading import Event, Thread
 from time import monotonic, perf_counter, time_ns
 from typing import Final, final
@@ -235,7 +236,7 @@ class Leader:
         loaded: the content of the store; None without a store.
         outbox: the events for subscribers.
         feed: passes changes to clients that follow.
-        name_and_address: the name and the address of this process.
+        identity: the name and the address of this process.
         max_sessions: the maximum number of sessions.
         on_resigned: called in the loop when this process ceases to lead by itself.
     """
@@ -247,7 +248,7 @@ class Leader:
         loaded: Loaded | None,
         outbox: EventOutbox,
         feed: ChangeFeed,
-        name_and_address: tuple[str, str],
+        identity: ServiceStatus,
         max_sessions: int,
         on_resigned: Callable[[], None],
     ) -> None:
@@ -259,7 +260,7 @@ class Leader:
         self._feed: Final = feed
         self._on_resigned: Final = on_resigned
         self._has_resigned = False
-        self._name_and_address: Final = name_and_address
+        self._identity: Final = identity
         now = log.clock.of_change
         self.sessions: Final = LeaderSessions(partition, loaded, log.add, now, max_sessions, self._note_standby)
         log.check = self.sessions.require_own
@@ -523,13 +524,9 @@ class Leader:
 
     def status(self) -> ServiceStatus:
         """Return the status of the service, from any thread."""
-        name, address = self._name_and_address
         sessions, now = tuple(self.sessions.by_name.values()), monotonic()
-        return ServiceStatus(
-            name,
-            is_leading=True,
-            leader=name,
-            address=address,
+        return replace(
+            self._identity,
             term=self.term,
             change=self.durable,
             standbys=tuple(one for one, at in tuple(self._standbys.values()) if now - at < _REPORTED),

@@ -15,10 +15,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from time import monotonic
 from typing import Any, Final, Literal, NamedTuple, final
 
@@ -260,26 +261,29 @@ class Service:
             OSError: an address cannot be used.
             StoreError: the store cannot be used. A damaged one is not tried again.
         """
-        ready, self._give_up_at = Event(), monotonic() + require_seconds("patience", patience)
+        ready: Future[None] = Future()
+        self._give_up_at = monotonic() + require_seconds("patience", patience)
         self._thread = Thread(target=self._run_in_thread, args=(ready,), name="ugm-service", daemon=True)
         try:
             self._thread.start()
-            ready.wait()
+            ready.result()
         except BaseException:
             self.stop()
             raise
-        if self.failure is not None:
-            raise self.failure
 
-    def _run_in_thread(self, ready: Event) -> None:
+    def _run_in_thread(self, ready: Future[None]) -> None:
         try:
-            asyncio.run(self.serve(ready.set))
+            asyncio.run(self.serve(lambda: ready.set_result(None)))
         except BaseException as error:
             self.failure = error
-            if ready.is_set():
+            if ready.done():
                 _LOGGER.exception("the service has ended")
-        finally:
-            ready.set()
+            else:
+                ready.set_exception(error)
+        else:
+            # It was stopped before it was ready.
+            if not ready.done():
+                ready.set_result(None)
 
     def stop(self) -> None:
         """End the service, from any thread. Changes that are decided become durable first.
@@ -495,9 +499,10 @@ class Service:
         resigned, log, outbox = asyncio.Event(), LeaderLog(parts.store, parts.clock), EventOutbox(self._subscribers)
         partition = _ServedPartition(parts.state, parts.models, outbox, log)
         partition.start(self._config, parts.clock.at // 1000)
-        feed, name_and_address = ChangeFeed(self._location, log.number), (self.name, str(self.announced))
+        feed = ChangeFeed(self._location, log.number)
+        identity = ServiceStatus(self.name, is_leading=True, leader=self.name, address=str(self.announced))
         maximum = self._settings.limits.sessions
-        leader = Leader(partition, log, parts.loaded, outbox, feed, name_and_address, maximum, resigned.set)
+        leader = Leader(partition, log, parts.loaded, outbox, feed, identity, maximum, resigned.set)
         self._listener.clients = self._leader = leader
         if parts.heartbeat is not None:
             parts.heartbeat.leader = leader
