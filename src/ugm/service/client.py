@@ -158,7 +158,7 @@ class BlockingConnection(LoopThread[AsyncConnection]):
 
     def _run(self, make: Callable[[], AsyncConnection], begun: Future[None]) -> None:
         super()._run(make, begun)
-        if self._ended.exception() is None:
+        if self._queue:
             self._begin_calls()
 
 
