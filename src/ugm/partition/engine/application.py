@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from itertools import takewhile
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm._json_values import attributes
 from ugm.decision import EffectiveLimit, Violation
@@ -338,12 +338,8 @@ class PromisedEnds:
         return [name for _, name in takewhile(lambda item: item[0] <= now, self)]
 
 
-class SelectGroup(Protocol):
-    """The choice of the group of an application that has not run yet."""
-
-    def __call__(self, queue_path: str, groups: tuple[str, ...], /) -> str | None:
-        """Return the group that a member of *groups* would be charged to; None for none."""
-        ...
+#: Returns the group that a member of some groups would be charged to in a queue; None for none.
+SelectGroup: TypeAlias = Callable[[str, tuple[str, ...]], str | None]
 
 
 class PendingHeadroom(NamedTuple):

@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, final
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, final
 
 from ugm._json_values import JsonMapping
 from ugm.configuration.model_kinds import ModelDefinition
@@ -60,7 +60,7 @@ from ugm.partition.engine.model_calls import (
 from ugm.partition.engine.transaction import PartitionClock
 from ugm.resources import Resource
 
-__all__ = ["FollowSchedule", "ModelSet"]
+__all__ = ["ModelSet"]
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
@@ -82,12 +82,8 @@ class _Call(NamedTuple):
         self.models.take_back_last(self)
 
 
-class FollowSchedule(Protocol):
-    """A function that puts the limits of a schedule in force when an operation begins."""
-
-    def __call__(self, now: int, /, *, changes: bool) -> None:
-        """Follow the schedule up to the second *now*, in a change or in a query."""
-        ...
+#: Puts the limits of a schedule in force when an operation begins: up to a second, in a change or in a query.
+FollowSchedule: TypeAlias = Callable[..., None]
 
 
 @final
