@@ -324,7 +324,7 @@ class Leader:
         """Handle messages of a client that was welcomed."""
         began, count = perf_counter(), 0
         self._batch_began = monotonic()
-        if connection.is_reader:
+        if connection.session is None:
             seconds = 0.0 if self._is_confirmed() else self._batch_began - self.confirmed_at
             connection.send(line(Age(Staleness(seconds, self.durable))))
         for message in messages:

@@ -163,7 +163,6 @@ class Connection(Link[ClientMessage]):
         self.version: int = VERSION
         self.token_name: str = ""
         self.role: Role = Role.ADMIN
-        self.is_reader: bool = False
         #: The session; None for a reader, and before the greeting.
         self.session: Session | None = None
 
@@ -215,7 +214,7 @@ class Connection(Link[ClientMessage]):
             raise ProtocolError("token", "the token is wrong")
         if len(hello.client) > MAX_CLIENT_NAME:
             raise ProtocolError("malformed", "the name of the client is too long")
-        self._is_greeted, self.is_reader = True, hello.is_reader
+        self._is_greeted = True
         self.max_line: int = self._listener.limits.line
         self.token_name, self.role = found
         self._hello.cancel()

@@ -23,7 +23,7 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import Any, Final, Literal, NamedTuple, final
 
-from ugm.arguments import require_seconds
+from ugm.arguments import require_group_limits, require_seconds
 from ugm.configuration import PartitionConfig
 from ugm.engine_lock import EngineLock
 from ugm.errors import RequestError
@@ -189,6 +189,7 @@ class Service:
         self._location: Final = location
         self._addresses: Final = parse_addresses(listen)
         self._settings: Final = settings or ServiceSettings()
+        self._user_limits_win: Final = require_group_limits(self._settings.group_limits)
         if not self._settings.announce:
             _require_reachable("listen", self._addresses[0])
         CompiledConfig.of(config)
@@ -380,10 +381,6 @@ class Service:
         models.restore((), None, list, {})
         models.clock.follow(clock)
         return _Parts(state, models, clock)
-
-    @property
-    def _user_limits_win(self) -> bool:
-        return self._settings.group_limits == "unless-user-limited"
 
     # Standing by
 

@@ -208,6 +208,16 @@ def test_joining(tmp_path: Path) -> None:
         join("postgresql://localhost/none")
 
 
+def test_settings_are_checked(tmp_path: Path) -> None:
+    """A setting that has no meaning is refused, and nothing starts."""
+    with pytest.raises(RequestError, match="group_limits"):
+        Service(None, f"unix:{tmp_path}/s", settings=ServiceSettings(group_limits="never"))  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="takeover"):
+        ServiceSettings(takeover=0.1)
+    with pytest.raises(RequestError, match="announce the name"):
+        Service(None, "tcp://0.0.0.0:0")
+
+
 def test_a_full_or_missing_place_is_an_error(tmp_path: Path) -> None:
     """A service that cannot use its store or its address does not start."""
     (tmp_path / "file").write_text("no store")
