@@ -18,21 +18,19 @@ import click
 from rich.console import Console
 
 from ugm import ConfigError, Problem, RequestError, UgmError
-from ugm.cli.budgets import budgets_command
 from ugm.cli.demo import demo_command
 from ugm.cli.differences import differences, render_differences
-from ugm.cli.explain import explain_command
+from ugm.cli.explain import explain_command, order_command
 from ugm.cli.options import (
     STDIN,
     read_config,
     read_review,
 )
-from ugm.cli.order import order_command
 from ugm.cli.output import PROBLEMS, counted, exit_with_error, print_data, print_json
 from ugm.cli.serve import serve_command
 from ugm.cli.simulate import simulate_command
 from ugm.cli.store import store_commands
-from ugm.cli.usage import usage_command
+from ugm.cli.usage import budgets_command, usage_command
 from ugm.config import Review, dump_config, export_config
 from ugm.errors import printable
 from ugm.server.http.payloads import ApiError

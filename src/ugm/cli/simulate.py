@@ -23,7 +23,7 @@ from ugm.cli.options import (
     read_fields,
     read_memory,
     read_new_file,
-    read_partition,
+    read_partition_config,
     read_prefixes,
     read_tags,
 )
@@ -223,7 +223,7 @@ def _cases(
     if len(set(names)) < len(names):
         names = list(map(str, files))
     for name, file in zip(names, files, strict=True):
-        config = read_partition(str(file), partition_name)
+        config = read_partition_config(str(file), partition_name)
         for order in orders:
             parts = (name if len(files) > 1 else "", order if len(orders) > 1 or reserves else "")
             case = " ".join(filter(None, parts))

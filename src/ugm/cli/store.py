@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.cli.client import STORE, LocationType
+from ugm.cli.options import STORE, LocationType
 from ugm.cli.output import counted, instant, print_json, with_instants
 from ugm.cli.usage import read_instant
 from ugm.errors import printable

@@ -187,7 +187,7 @@ class _Entry(NamedTuple):
 _KINDS: Final[Mapping[str, _Entry]] = {
     "elastic": _Entry("ugm.elastic.kind", ("ElasticModel",), {ElasticGroupConfig: "ugm.kubernetes.group_documents"}),
     "quota_trees": _Entry(
-        "ugm.quotatree.kind", ("TreeModel", "ForestModel"), {QuotaTreeDocument: "ugm.quotatree.tree_documents"}
+        "ugm.quotatree.kind", ("TreeModel", "ForestModel"), {QuotaTreeDocument: "ugm.quotatree.kind"}
     ),
     "budgets": _Entry("ugm.budgets.kind", ("Budgets",)),
     "fair_share": _Entry("ugm.fairness.kind", ("FairShares",)),

@@ -9,8 +9,8 @@ from typing import Final
 
 from ugm.arguments import require_instance
 from ugm.configuration import ElasticConfig, ElasticGroupConfig
-from ugm.elastic.admission import AdmissionRules
 from ugm.elastic.group import ROOT_GROUP, ElasticGroup, GroupError, Refusal, parents_first
+from ugm.elastic.pods import AdmissionRules
 from ugm.elastic.quota import ElasticQuota
 from ugm.elastic.tree import ElasticTree
 from ugm.resources import MAX_QUANTITY, Resource

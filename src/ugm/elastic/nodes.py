@@ -16,8 +16,8 @@ from dataclasses import InitVar, dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple, final
 
-from ugm.elastic.child_shares import ChildShares
 from ugm.elastic.group import ElasticGroup
+from ugm.elastic.sharing import ChildShares
 
 __all__ = ["UNLIMITED", "UNLIMITED_TERMS", "GroupNode", "ResourceNode", "ResourceTerms"]
 

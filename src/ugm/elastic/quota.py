@@ -1,7 +1,7 @@
 """Elastic quotas for a scheduler: checked changes of groups, counted pods, admission and eviction plans.
 
 `ElasticQuota` combines the tree of groups (`ugm.elastic.tree`), the rules for changes of groups (`ugm.elastic.rules`),
-the index of pods (`ugm.elastic.pods`), and the decisions about them (`ugm.elastic.admission`, `ugm.elastic.eviction`).
+the index of pods (`ugm.elastic.pods`), and the decisions about them (`ugm.elastic.pods`, `ugm.elastic.pods`).
 It has no lock: its owner has one.
 
 All counts follow from the pods. If an exception from outside interrupts a change of a pod, call
@@ -16,8 +16,6 @@ from typing import Final, TypeVar, final
 
 from ugm.arguments import require_instance
 from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation
-from ugm.elastic.admission import GROUP, AdmissionRules, GroupAdmission, RuntimeViolation
-from ugm.elastic.eviction import ElasticPreemptionPlan, RevokePlan, plan_preemption, plan_revoke
 from ugm.elastic.group import (
     DEFAULT_GROUP,
     ROOT_GROUP,
@@ -28,7 +26,21 @@ from ugm.elastic.group import (
     require_group,
 )
 from ugm.elastic.limits import all_limits, limits_of, missing_request, refusal_of
-from ugm.elastic.pods import Pod, PodIndex, TrackedPod, require_pod, require_texts
+from ugm.elastic.pods import (
+    GROUP,
+    AdmissionRules,
+    ElasticPreemptionPlan,
+    GroupAdmission,
+    Pod,
+    PodIndex,
+    RevokePlan,
+    RuntimeViolation,
+    TrackedPod,
+    plan_preemption,
+    plan_revoke,
+    require_pod,
+    require_texts,
+)
 from ugm.elastic.rules import BrokenRule, refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
 from ugm.elastic.tree import ElasticTree, verify
 from ugm.errors import RequestError

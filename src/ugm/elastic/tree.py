@@ -14,7 +14,6 @@ from operator import attrgetter
 from typing import Final, final
 
 from ugm.arguments import require_instance, require_items, require_resource
-from ugm.elastic.child_shares import ChildShares
 from ugm.elastic.group import (
     BUILT_IN,
     DEFAULT_GROUP,
@@ -28,6 +27,7 @@ from ugm.elastic.group import (
     require_group,
 )
 from ugm.elastic.nodes import GroupNode, ResourceNode
+from ugm.elastic.sharing import ChildShares
 from ugm.errors import InvariantError, RequestError
 from ugm.resources import Resource
 

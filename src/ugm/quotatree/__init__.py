@@ -12,13 +12,21 @@ The yaml package is imported only for YAML documents.
 """
 
 from ugm.quotatree._forest import Mode
-from ugm.quotatree.answers import AllocationResponse, TreeCreateResponse, UpdateResponse
+from ugm.quotatree._node import ConsumerInfo, TreeRequest
+from ugm.quotatree.answers import (
+    AllocationResponse,
+    NodeQuota,
+    QuotaNodeViolation,
+    Reason,
+    Rejection,
+    SoftQuotaViolation,
+    TreeCreateResponse,
+    UpdateResponse,
+)
 from ugm.quotatree.cache import DEFAULT_RESOURCES, DEFAULT_TREE_NAME, TreeCache
-from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.documents import NodeSpec, consumer_from_struct, parse_consumer
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.models import ForestModel, TreeModel
-from ugm.quotatree.rejection import NodeQuota, QuotaNodeViolation, Reason, Rejection, SoftQuotaViolation
 from ugm.quotatree.view import ConsumerView, NodeView, TreeView
 
 __all__ = [

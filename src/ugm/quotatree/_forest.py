@@ -18,11 +18,10 @@ from typing import Final, ParamSpec, TypeAlias, TypeVar, final
 
 from ugm.engine_lock import OwnedLock
 from ugm.errors import RequestError
+from ugm.quotatree._node import ConsumerInfo, TreeRequest
 from ugm.quotatree._tree import Places, QuotaTree, TreeOptions
-from ugm.quotatree.answers import AllocationResponse, UpdateResponse
+from ugm.quotatree.answers import AllocationResponse, Rejection, UpdateResponse
 from ugm.quotatree.cache import TreeCache
-from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
-from ugm.quotatree.rejection import Rejection
 
 __all__ = ["Change", "Forest", "ManagedTree", "Mode", "Registry"]
 

@@ -6,21 +6,45 @@ the node that holds it and to every node above, but not to the nodes between its
 The consumers of a node are ordered by arrival. This order decides which of them is moved or preempted first. A node
 keeps them by rank (priority, type, preemptible or not) with the sum of their amounts. So a search knows that the
 consumers of some ranks cannot free enough before it looks at any of them.
+
+*Packing.* The amounts of all resources of a tree are packed into one integer. Each resource has a field of 128 bits.
+Packed requests are added and subtracted like plain integers. A negative amount borrows from the next field, and
+subtracting it gives that back.
+
+A *free amount* is the part of a quota that is not charged, plus the highest bit, the *sign*, of every field. So no
+field borrows from the next, even if the node is over its quota. If a request is subtracted, the sign disappears exactly
+in the fields that would drop below 0:
+
+    free - request & mask == mask       the request fits; the mask has the signs of the requested resources
+
+A `ConsumerInfo` is a consumer as a program describes it: for each tree the group, the request and the priority.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ugm.quotatree._packing import Packing, Size
-from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
+from ugm.arguments import require_items
+from ugm.errors import RequestError
+from ugm.identity import MAX_NAME, is_name
+from ugm.resources import Resource
 
-__all__ = ["Consumer", "Rank", "TreeNode", "by_arrival"]
+__all__ = [
+    "REQUEST_KEYS",
+    "Consumer",
+    "ConsumerInfo",
+    "Packing",
+    "Rank",
+    "Size",
+    "TreeNode",
+    "TreeRequest",
+    "by_arrival",
+]
 
 by_arrival: Final = attrgetter("sequence")
 
@@ -197,3 +221,124 @@ class TreeNode:
         for line in (*lines, *(line for child in self.children for line in child.borrowers.values())):
             for consumer in sorted(line, key=by_arrival):
                 line.move_to_end(consumer)
+
+
+#: The number of bits of a field, the highest bit, and all bits.
+_FIELD: Final = 128
+_SIGN: Final = 1 << (_FIELD - 1)
+_MASK: Final = (1 << _FIELD) - 1
+#: Larger amounts count as this one, which no quota allows. The sum of a hundred of them fits a field.
+_MOST: Final = 1 << 120
+
+
+#: A lower bound that many requests share: the largest powers of two that are not above the amounts, and the mask.
+Size: TypeAlias = tuple[int, int]
+
+
+@final
+class Packing:
+    """The positions of the resources of one tree in packed amounts.
+
+    Args:
+        resources: the names, in order.
+    """
+
+    def __init__(self, resources: tuple[str, ...]) -> None:
+        #: For each resource the name, the position of its field, and its sign.
+        self._fields: Final = tuple((name, _FIELD * at, _SIGN << _FIELD * at) for at, name in enumerate(resources))
+        #: The signs of all fields.
+        self.signs: Final = sum(sign for _, _, sign in self._fields)
+
+    def pack_free(self, quota: Sequence[int]) -> int:
+        """Return the free amount of a quota to which nothing is charged."""
+        return self.signs + sum(amount << _FIELD * at for at, amount in enumerate(quota))
+
+    def unpack_free(self, free: int) -> tuple[int, ...]:
+        """Return a free amount by position of the resource."""
+        return tuple([(free >> place & _MASK) - _SIGN for _, place, _ in self._fields])
+
+    def pack_request(self, amounts: Mapping[str, int]) -> tuple[int, int, int, Size]:
+        """Pack a request. Resources that the tree does not count are left out.
+
+        Returns:
+            The packed request, the signs of the requested resources, the request without negative amounts, which is an
+            upper bound of what a release frees, and its size.
+        """
+        packed = mask = negative = size = 0
+        for name, place, sign in self._fields:
+            amount = amounts.get(name)
+            if amount:
+                mask += sign
+                if amount > 0:
+                    packed += min(amount, _MOST) << place
+                    size += 1 << place + min(amount, _MOST).bit_length() - 1
+                else:
+                    negative += amount << place
+        return packed + negative, mask, packed, (size + negative, mask)
+
+
+#: The fields of a `TreeRequest` in a consumer document.
+REQUEST_KEYS: Final = ("treeName", "groupID", "request", "priority", "type", "unPreemptable")
+
+
+class TreeRequest(NamedTuple):
+    """The request of a consumer in one tree."""
+
+    tree_name: str
+    #: The leaf of the tree to which the consumer belongs.
+    group: str
+    request: Resource = Resource()
+    #: Consumers of lower priority make way: they slide up to the parent node, or leave the tree at the root. If the
+    #: priority is above 0 and this does not suffice, others of lower priority are preempted. A consumer that borrows
+    #: makes way for the owner of the quota, whatever the priorities are.
+    priority: int = 0
+    #: Only consumers of the same type have to leave the tree for it.
+    type: int = 0
+    unpreemptable: bool = False
+
+
+@final
+class ConsumerInfo:
+    """A consumer and its requests in one or several trees.
+
+    Args:
+        consumer_id: its name, unique within a manager.
+        trees: one entry for each tree.
+
+    Raises:
+        RequestError: the id is empty, or an entry has a value of the wrong type.
+
+    >>> ConsumerInfo("job-1", [TreeRequest("Context", "team-a", Resource(cpu=2))]).on["Context"].group
+    'team-a'
+    """
+
+    __slots__ = ("consumer_id", "on", "trees")
+
+    consumer_id: str
+    trees: tuple[TreeRequest, ...]
+    #: The entry for each tree, the first if there are several.
+    on: Mapping[str, TreeRequest]
+
+    def __init__(self, consumer_id: str, trees: Iterable[TreeRequest] = ()) -> None:
+        if not is_name(consumer_id):
+            raise RequestError("consumer_id", consumer_id, "an id is a text of 1 to 256 characters")
+        self.consumer_id = consumer_id
+        self.trees = tuple(map(_require_request, require_items("trees", trees)))
+        self.on = {entry.tree_name: entry for entry in reversed(self.trees)}
+
+    def __repr__(self) -> str:
+        return f"ConsumerInfo({self.consumer_id!r}, {self.trees!r})"
+
+
+def _require_request(entry: object) -> TreeRequest:
+    if not isinstance(entry, TreeRequest) or type(entry.request) is not Resource:
+        raise RequestError("trees", entry, "expected a TreeRequest whose request is a Resource")
+    if type(entry.tree_name) is not str or type(entry.group) is not str:
+        raise RequestError("trees", entry, "expected texts as tree and group")
+    if len(entry.tree_name) > MAX_NAME or len(entry.group) > MAX_NAME:
+        raise RequestError("trees", entry, f"expected a tree and a group of up to {MAX_NAME} characters")
+    if type(entry.priority) is not int or type(entry.type) is not int:
+        raise RequestError("trees", entry, "expected an int as priority and as type")
+    if type(entry.unpreemptable) is not bool:
+        raise RequestError("trees", entry, "expected True or False as unpreemptable")
+    return entry

@@ -15,12 +15,9 @@ from itertools import count, pairwise
 from typing import Final, TypeAlias, final
 
 from ugm.errors import RequestError
-from ugm.quotatree._node import Consumer, Rank, TreeNode, by_arrival
-from ugm.quotatree._packing import Packing
+from ugm.quotatree._node import Consumer, ConsumerInfo, Packing, Rank, TreeNode, TreeRequest, by_arrival
 from ugm.quotatree._search import Search
-from ugm.quotatree.answers import AllocationResponse
-from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
-from ugm.quotatree.rejection import NodeQuota, Reason, Rejection
+from ugm.quotatree.answers import AllocationResponse, NodeQuota, Reason, Rejection
 
 __all__ = ["Places", "QuotaTree", "TreeOptions"]
 

@@ -14,8 +14,7 @@ from ugm.arguments import require_items, require_name
 from ugm.engine_lock import OwnedLock, locked
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
-from ugm.quotatree._node import TreeNode
-from ugm.quotatree._packing import Packing
+from ugm.quotatree._node import Packing, TreeNode
 from ugm.quotatree._tree import QuotaTree, TreeOptions
 from ugm.quotatree.answers import TreeCreateResponse
 from ugm.quotatree.documents import NodeSpec, nodes_from, tree_from, tree_info_from_text

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 from ugm._documents.located import KeyValue, Located, from_struct, from_text
 from ugm.errors import ConfigError, Problem, QuantityError, cut
 from ugm.identity import MAX_NAME
-from ugm.quotatree.consumer import REQUEST_KEYS, ConsumerInfo, TreeRequest
+from ugm.quotatree._node import REQUEST_KEYS, ConsumerInfo, TreeRequest
 from ugm.resources import VCORE, Resource, parse_quantity
 
 __all__ = [

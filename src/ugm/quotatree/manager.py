@@ -21,11 +21,10 @@ from ugm.engine_lock import OwnedLock, locked
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import is_name
 from ugm.quotatree._forest import Forest, ManagedTree, Mode, Registry
+from ugm.quotatree._node import ConsumerInfo
 from ugm.quotatree._tree import TreeOptions
-from ugm.quotatree.answers import AllocationResponse, UpdateResponse
+from ugm.quotatree.answers import AllocationResponse, Reason, UpdateResponse
 from ugm.quotatree.cache import TreeCache
-from ugm.quotatree.consumer import ConsumerInfo
-from ugm.quotatree.rejection import Reason
 from ugm.quotatree.view import TreeView, view_of
 
 __all__ = ["QuotaManager"]

@@ -30,13 +30,20 @@ from ugm.errors import RequestError
 from ugm.identity import is_name
 from ugm.model import Borrower, Claim, OrderNode, ReportingModel, SetupViolation
 from ugm.quotatree._forest import Change, Forest, ManagedTree, Mode
-from ugm.quotatree._reports import all_limits, borrowers, node_names, order_nodes, path_limits, room_below
+from ugm.quotatree._node import ConsumerInfo, TreeRequest
 from ugm.quotatree._tree import QuotaTree
-from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
+from ugm.quotatree.answers import (
+    InMaintenance,
+    NoGroup,
+    QuotaNodeViolation,
+    Rejection,
+    SoftQuotaViolation,
+    UnknownForest,
+    UnknownNode,
+    UnknownTree,
+)
 from ugm.quotatree.manager import QuotaManager
-from ugm.quotatree.rejection import QuotaNodeViolation, Rejection, SoftQuotaViolation
-from ugm.quotatree.setup_violations import InMaintenance, NoGroup, UnknownForest, UnknownNode, UnknownTree
-from ugm.quotatree.view import view_of
+from ugm.quotatree.view import all_limits, borrowers, node_names, order_nodes, path_limits, room_below, view_of
 
 __all__ = ["ForestModel", "TreeModel"]
 

@@ -7,7 +7,6 @@
 The command ``ugm simulate`` does this and shows the report.
 """
 
-from ugm.simulation.comparison import LimitComparison, ReplayComparison, Variant, WaitingComparison
 from ugm.simulation.mapping import JobMapping
 from ugm.simulation.orders import JobOrderName
 from ugm.simulation.recorder import LimitSeries, Recorder
@@ -18,10 +17,14 @@ from ugm.simulation.report import (
     GroupLending,
     GroupReclaim,
     JobRejection,
+    LimitComparison,
     LimitSummary,
+    ReplayComparison,
     Report,
     ResourceUse,
     UserImpact,
+    Variant,
+    WaitingComparison,
     WaitingTime,
 )
 from ugm.simulation.series import Envelope

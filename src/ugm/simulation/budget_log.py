@@ -16,8 +16,8 @@ from ugm.identity import UserGroup
 from ugm.model import BUDGET, AccountState
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.simulation.gauges import Gauge
+from ugm.simulation.player import Timeline
 from ugm.simulation.report import BudgetUse, Crossing
-from ugm.simulation.timeline import Timeline
 
 __all__ = ["BudgetLog"]
 

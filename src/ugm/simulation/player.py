@@ -8,28 +8,34 @@ and its quota models. The loop only knows when jobs arrive and end:
 - When jobs end, all jobs that end at that second are released first. Then the partition wakes the pending jobs that
   fit, and they start.
 - Jobs that are submitted at the same second come after that.
+
+A `Timeline` knows the seconds at which limits change or budgets are renewed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from heapq import heappop, heappush
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, final
 from weakref import WeakValueDictionary
 
-from ugm.budgets import Budgets
-from ugm.configuration.schedules import NEVER
+from ugm.budgets import Budget, Budgets, Period
+from ugm.budgets.calendar import calendar_of
+from ugm.configuration import PartitionConfig
+from ugm.configuration.schedules import LAST_SECOND, NEVER
 from ugm.decision import Decision
 from ugm.errors import RequestError
 from ugm.identity import UserGroup
 from ugm.partition import Partition
+from ugm.partition.config.compiled import ConfigSchedule
 from ugm.queues import Placement
 from ugm.resources import Resource
 from ugm.simulation.gauges import JobClass
 from ugm.simulation.workload import Job, checked_jobs
 
-__all__ = ["Player", "RunningJob", "VirtualClock"]
+__all__ = ["Player", "RunningJob", "Timeline", "VirtualClock"]
 
 #: The queue, user, usage, tags and duration of equal jobs.
 _ClassKey: TypeAlias = tuple[str, UserGroup, Resource, tuple[tuple[str, str], ...], int | None]
@@ -265,3 +271,59 @@ class Player:
 
     def unplaced(self, job: Job, placement: Placement) -> None:
         """Note a job that no placement rule placed."""
+
+
+#: The first second that is supported: January 1 of the year 2, whose week begins in the year 1 in every time zone.
+_FIRST_SECOND: Final = (date(2, 1, 1) - date(1970, 1, 1)).days * 86_400
+
+
+@final
+class Timeline(VirtualClock):
+    """The virtual clock of a replay.
+
+    Args:
+        start: the second since 1970 at which the workload starts.
+        config: the configuration, whose limits may change with the time.
+        budgets: the budgets, which may be renewed.
+
+    Raises:
+        RequestError: no calendar has the start.
+    """
+
+    __slots__ = ("_calendars", "_schedule", "_start", "next_change")
+
+    #: The next second of the workload at which limits may change or budgets are renewed; `NEVER` or later for none.
+    next_change: int
+
+    def __init__(self, start: int, config: PartitionConfig, budgets: Iterable[Budget]) -> None:
+        if not _FIRST_SECOND <= start <= LAST_SECOND:
+            raise RequestError("start", start, "expected a second of the years 2 to 9999")
+        periods = {(budget.period, budget.zone) for budget in budgets if budget.period is not Period.NONE}
+        self._calendars: Final = [calendar_of(period, zone) for period, zone in sorted(periods)]
+        self._schedule: Final = ConfigSchedule.compile(config)
+        self._start: Final = start
+        super().__init__()
+        self.find_next_change()
+
+    @property
+    def is_scheduled(self) -> bool:
+        """True if limits change by a schedule."""
+        return self._schedule is not None
+
+    def second(self) -> int:
+        """Return the time, in seconds since 1970."""
+        return min(self._start + self.now, LAST_SECOND)
+
+    def second_of(self, now: int) -> int:
+        """Return the second of the workload of a second since 1970."""
+        return now - self._start
+
+    def find_next_change(self) -> None:
+        """Find the first change after the current second."""
+        second = self.second()
+        changes = [calendar.end(calendar.index(second)) for calendar in self._calendars]
+        if self._schedule is not None:
+            changes.append(self._schedule.next_change(second))
+        found = min(changes, default=NEVER)
+        # The clock stops at the last second, so a later change never comes.
+        self.next_change = NEVER if found > LAST_SECOND else found - self._start

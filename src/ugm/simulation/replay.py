@@ -49,13 +49,11 @@ from ugm.partition.config.compiled import highest_limits
 from ugm.queues import Placement
 from ugm.resources import Resource
 from ugm.simulation.budget_log import BudgetLog
-from ugm.simulation.counters import ReplayCounters
-from ugm.simulation.gauges import Gauge, JobClass, ReplayGauges
+from ugm.simulation.gauges import Gauge, JobClass, ReplayCounters, ReplayGauges
 from ugm.simulation.orders import JobOrderName, PeriodicShares, ordered, require_order, reserving
-from ugm.simulation.player import Player, RunningJob
+from ugm.simulation.player import Player, RunningJob, Timeline
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
-from ugm.simulation.timeline import Timeline
 from ugm.simulation.workload import Job
 
 __all__ = ["Progress", "simulate"]

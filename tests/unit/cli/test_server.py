@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from support.server_fixtures import CONFIG, DECIDE_SECRET, SECRET, busy, running, served
 from ugm import Resource
 from ugm.cli import commands
-from ugm.cli.client import server_url
+from ugm.cli.options import server_url
 from ugm.service import Service
 
 SERVER = "import sys; from ugm.cli import main; main()"

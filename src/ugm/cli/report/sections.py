@@ -24,9 +24,17 @@ from ugm.cli.report.amounts import (
 from ugm.model import BUDGET
 from ugm.resources import brief_amount
 from ugm.simulation import BudgetUse, Crossing
-from ugm.simulation.comparison import LimitComparison, ReplayComparison, WaitingComparison
 from ugm.simulation.gauges import RESERVATION
-from ugm.simulation.report import LimitSummary, Report, ResourceUse, UserImpact, WaitingTime
+from ugm.simulation.report import (
+    LimitComparison,
+    LimitSummary,
+    ReplayComparison,
+    Report,
+    ResourceUse,
+    UserImpact,
+    WaitingComparison,
+    WaitingTime,
+)
 
 __all__ = [
     "Bars",
