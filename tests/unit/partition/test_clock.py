@@ -140,6 +140,17 @@ def test_a_model_gets_the_time_first_and_once_in_each_call(clock: SetClock) -> N
         assert [name for name, _ in model.calls].count("at") == clock.readings == 1
 
 
+def test_a_model_that_is_replaced_gets_the_time(clock: SetClock) -> None:
+    """The new model gets the time before it is charged."""
+    old, new = Curfew(2000), Curfew(2000)
+    partition = with_application(Partition(CONFIG, models=[old], clock=clock))
+    partition.allocate("1", "app", memory(1), duration=60)
+    clock.now = 1001
+    partition.replace_model(old, new)
+
+    assert new.calls == [("at", 1001), ("reset", None), ("charge", 1060)]
+
+
 def test_a_model_that_raises_at_a_time_is_reset(clock: SetClock) -> None:
     """Its state is unknown then; the caller gets the error, and nothing else changes."""
 
