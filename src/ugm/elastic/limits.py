@@ -6,7 +6,7 @@ group has to return.
 
 The admission of a pod compares its group with the runtime, which rises as soon as the group requests more. Usage of
 other groups does not fall at the same moment. Therefore the groups together may use more than the cluster has, and
-``overuse`` yields what they have to release for the request.
+`overuse` yields what they have to release for the request.
 """
 
 from __future__ import annotations
