@@ -43,10 +43,10 @@ from ugm.service.status import ServiceStatus, StandbyStatus, Times
 from ugm.service.values import encode
 from ugm.service.wire import Age, Bye, Call, ClientMessage, Follow, Hello, Moved, Refused, Staleness, Welcome, line
 from ugm.store.errors import StoreDamagedError, StoreDeposedError, StoreError
+from ugm.store.partition import ChangeClock, stored_changes
 from ugm.store.reader import Loaded
 from ugm.store.row_tables import encode_changes, prepared
 from ugm.store.store import Store
-from ugm.store.transaction_log import ChangeClock, stored_changes
 
 __all__ = ["RENEWAL", "Heartbeat", "Leader", "LeaderLog"]
 

@@ -47,10 +47,9 @@ from ugm.service.wire import Moved
 from ugm.store.database import LeaderRecord
 from ugm.store.errors import StoreDamagedError, StoreError, StoreHeldError
 from ugm.store.following import FollowingPartition, read_partition
-from ugm.store.partition import ModelCapture, require_added_models, restored_parts
+from ugm.store.partition import ChangeClock, ModelCapture, require_added_models, restored_parts
 from ugm.store.reader import Loaded, StoreLocation, StoreReader
 from ugm.store.store import Store, open_store
-from ugm.store.transaction_log import ChangeClock
 
 __all__ = ["Service", "ServiceSettings", "tune_interpreter"]
 

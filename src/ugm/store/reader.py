@@ -2,6 +2,8 @@
 
 Opening reads the tables of rows, and the changes after the number up to which they are folded. There is no replay of
 the history.
+
+Copies of a store, and the deletion of old usage, also work while a leader writes the store.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
 
-from ugm.errors import UgmError
+from ugm.errors import RequestError, UgmError
 from ugm.partition.engine.transaction import Clock
 from ugm.partition.rows import ApplicationRow, Change, ConfigurationRow
 from ugm.store.database import ALL_TABLES, POSITION, ChangeRow, Database, LeaderRecord, change_row, quoted
@@ -29,7 +31,9 @@ __all__ = [
     "StoreLocation",
     "StoreReader",
     "Transaction",
+    "copy_store",
     "database_at",
+    "delete_usage",
     "read_fold",
     "read_meter",
     "read_transactions",
@@ -352,3 +356,58 @@ def read_meter(database: Database) -> UsageMeter:
 
 def _owners(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((kind, name) for kind, name in json.loads(text))
+
+
+def copy_store(source: StoreLocation, target: StoreLocation) -> None:
+    """Copy all durable changes and all rows to a new store, in a file or in PostgreSQL.
+
+    The copy in a file is a backup. It is written in one transaction, so a file of a copy that was interrupted has no
+    store.
+
+    Args:
+        source: the store, which a leader may be writing.
+        target: a file or a schema without a store.
+
+    Raises:
+        RequestError: the target exists.
+        StoreError: the store cannot be read, or the copy cannot be written.
+    """
+    reader, writer = database_at(source, is_reader=True), database_at(target)
+    try:
+        reader.require_format()
+        if writer.has_tables():
+            raise RequestError("target", writer.location, "there is a store already", "id-in-use")
+        writer.prepare()
+        with reader.transaction(reading=True), writer.transaction():
+            _copy(reader, writer)
+    finally:
+        reader.close()
+        writer.close()
+
+
+def _copy(reader: Database, writer: Database) -> None:
+    """Copy all tables within a transaction."""
+    leader = reader.read_leader()
+    writer.create_tables()
+    writer.run("DELETE FROM fold")
+    for name, columns in ALL_TABLES.items():
+        statement = f"SELECT {reader.selected(columns)} FROM {quoted(name)}"  # noqa: S608 - constants
+        for rows in reader.stream(name, statement):
+            writer.insert(name, columns, rows)
+    writer.run("UPDATE leader SET term = ?, number = ?", [leader.term, leader.number])
+
+
+def delete_usage(location: StoreLocation, before: int) -> None:
+    """Delete the usage before an instant, in milliseconds since 1970. Later queries for it are refused.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    database = database_at(location)
+    try:
+        database.require_format()
+        with database.transaction():
+            database.run("UPDATE fold SET usage_since = ? WHERE usage_since < ?", [before, before])
+            database.run('DELETE FROM usage WHERE "end" <= ?', [before])
+    finally:
+        database.close()
