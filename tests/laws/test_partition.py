@@ -29,7 +29,7 @@ from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
 from ugm.partition import AllocationState, RunningAllocation
 from ugm.testing import allocation_requests, exposed_partition, full_partitions, resources
-from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED
+from ugm.testing.strategies import ALLOCATIONS, SUBMITTED
 
 #: Each example makes a whole partition, or two: fewer do.
 laws: Final = settings(max_examples=examples(16))

@@ -13,7 +13,7 @@ from ugm.decision import Violation
 from ugm.identity import ROOT
 from ugm.model import Claim, QuotaModel
 from ugm.testing import allocation_requests, exposed_partition, full_partitions, resources, users
-from ugm.testing.partition_strategies import SUBMITTED
+from ugm.testing.strategies import SUBMITTED
 
 __all__ = [
     "Backlog",

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from ugm import AllocationRequest, Resource
 from ugm.testing.partition_model import PartitionModel
-from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED, allocation_requests
-from ugm.testing.strategies import RESOURCES, resources
+from ugm.testing.strategies import ALLOCATIONS, RESOURCES, SUBMITTED, allocation_requests, resources
 
 
 class Driven(Protocol):

@@ -30,9 +30,8 @@ from ugm.partition import AbstractPartition, ApplicationInfo, AuditReport, Confi
 from ugm.queues import Placement
 from ugm.testing.invariants import exposed_partition
 from ugm.testing.partition_model import PartitionModel
-from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED, full_partitions
 from ugm.testing.queue_model import QueueModel, upward
-from ugm.testing.strategies import GROUPS, users
+from ugm.testing.strategies import ALLOCATIONS, GROUPS, SUBMITTED, full_partitions, users
 from ugm.testing.tracker_machine import agree, by_place, unordered
 from ugm.testing.tracker_model import Place
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for trackers: resources, users, queue paths, configurations and requests.
+"""Hypothesis strategies for trackers and partitions: resources, users, queue paths, configurations and requests.
 
 The values come from a small range, so that users, groups, queues and applications repeat and limits are reached: the
 amounts have one digit, and there are three users, four groups and a few queue names.
@@ -14,30 +14,49 @@ every limit sets something. They may break rules between a queue and the queues 
 True
 >>> manager.increase("root.prod", "app-2", Resource(), UserGroup("sue")).allowed
 False
+
+The strategies of a partition draw complete configurations and requests: ids repeat, quotas are reached, and queues
+change between parents and leaves. Limits may exceed those of the queues above; no partition relies on that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from typing import Final
 
 from hypothesis import strategies as st
 
-from ugm import Request, Resource, UserGroup
-from ugm.configuration import LimitConfig, LimitExtensions, PartitionConfig, QueueConfig
+from ugm import AllocationRequest, Request, Resource, UserGroup
+from ugm.configuration import (
+    ChildTemplate,
+    FilterConfig,
+    LimitConfig,
+    LimitExtensions,
+    PartitionConfig,
+    PlacementRule,
+    QueueConfig,
+    QueueResources,
+)
 from ugm.identity import ROOT, WILDCARD
 
 __all__ = [
+    "ALLOCATIONS",
     "APPLICATIONS",
     "GROUPS",
     "RESOURCES",
+    "SUBMITTED",
     "USERS",
+    "allocation_requests",
+    "full_partitions",
     "limits",
     "partitions",
     "pending_limits",
+    "placement_rules",
     "queue_paths",
+    "quotas",
     "request_streams",
     "requests",
     "resource_names",
@@ -174,3 +193,101 @@ def requests(partition: PartitionConfig | None = None) -> st.SearchStrategy[Requ
 def request_streams(partition: PartitionConfig | None = None, *, longest: int = 20) -> st.SearchStrategy[list[Request]]:
     """Draw a sequence of at most *longest* increases."""
     return st.lists(requests(partition), max_size=longest)
+
+
+#: The ids of applications.
+SUBMITTED: Final = tuple(f"app-{number}" for number in range(1, 6))
+
+#: The ids of allocations.
+ALLOCATIONS: Final = tuple(f"x-{number}" for number in range(1, 9))
+
+_PROVIDED: Final = PlacementRule("provided", create=True)
+_FIXED: Final = PlacementRule("fixed", create=True, value="ab")
+_NAMESPACE: Final = PlacementRule("tag", create=True, value="namespace")
+#: Lists of placement rules: none, one kind each, nested, filtered, and one after the other.
+_RULES: Final[tuple[tuple[PlacementRule, ...], ...]] = (
+    (),
+    (_PROVIDED,),
+    (
+        PlacementRule("Provided"),
+        PlacementRule("user", create=True, parent=PlacementRule("fixed", create=True, value="ab")),
+    ),
+    (_NAMESPACE, PlacementRule("fixed", value="root.a")),
+    (PlacementRule("tag", create=True, value="namespace", parent=PlacementRule("user", create=True)), _PROVIDED),
+    (PlacementRule("provided", create=True, parent=PlacementRule("fixed", value="root.b")), _PROVIDED),
+    (PlacementRule("user", create=True, filter=FilterConfig("deny", ("ana",), ("dev",))), _PROVIDED),
+    (PlacementRule("provided", create=True, filter=FilterConfig("allow", ("ana", "bob"))), _NAMESPACE),
+)
+
+#: Which queues are below a queue.
+_BELOW: Final = st.sampled_from(((), ("a",), ("b",), ("a", "b"), ("b", "ab"), ("a", "ab")))
+
+#: Most lists allow every user.
+_LISTS: Final = ("", "", "", "", "*", "ana", "bob dev", " ops,science", " ")
+
+
+def quotas() -> st.SearchStrategy[QueueResources]:
+    """Draw the quota of a queue; the limit, the guaranteed amounts or both may be missing."""
+    return st.just(QueueResources()) | st.builds(
+        QueueResources, max=resources(largest=20), guaranteed=st.none() | resources()
+    )
+
+
+#: Most queues have no limits.
+_SOME_LIMITS: Final = st.just(()) | limits()
+_NO_EXTENSIONS: Final = LimitExtensions()
+_SOME_COUNT: Final = st.sampled_from((0, 0, 1, 2, 3))
+
+
+@st.composite
+def _full_queue(draw: st.DrawFn, name: str, depth: int, extensions: st.SearchStrategy[LimitExtensions]) -> QueueConfig:
+    """Draw a queue with everything below it."""
+    templates = st.builds(ChildTemplate, resources=quotas(), max_applications=_SOME_COUNT)
+    # A level may be missing, so that a path is a leaf in one configuration and a parent in another.
+    below = draw(_BELOW) if depth > 1 else ()
+    return QueueConfig(
+        draw(st.sampled_from((name, name.title()))) if name != ROOT else name,
+        limits=tuple(replace(one, ugm=draw(extensions)) for one in draw(_SOME_LIMITS)),
+        ugm=draw(extensions),
+        queues=tuple(draw(_full_queue(child, depth - 1, extensions)) for child in below),
+        resources=draw(quotas()),
+        max_applications=draw(_SOME_COUNT),
+        child_template=draw(st.none() | templates),
+        submit_acl=draw(st.sampled_from(_LISTS)),
+        admin_acl=draw(st.sampled_from(_LISTS)),
+        declared_parent=draw(st.booleans()),
+    )
+
+
+def placement_rules() -> st.SearchStrategy[tuple[PlacementRule, ...]]:
+    """Draw the placement rules of a partition."""
+    return st.sampled_from(_RULES)
+
+
+@st.composite
+def full_partitions(draw: st.DrawFn, depth: int = 3) -> PartitionConfig:
+    """Draw a configuration with quotas, limits, templates, access lists and placement rules.
+
+    Its queues are at most *depth* levels deep, the root among them.
+    """
+    # Most configurations do not limit pending work.
+    extensions = draw(st.sampled_from((st.just(_NO_EXTENSIONS), st.just(_NO_EXTENSIONS), pending_limits())))
+    root = draw(_full_queue(ROOT, depth, extensions))
+    return PartitionConfig(queues=(root,), placement_rules=draw(placement_rules()))
+
+
+def allocation_requests(usages: st.SearchStrategy[Resource] | None = None) -> st.SearchStrategy[AllocationRequest]:
+    """Draw an allocation request, mostly with default options."""
+    return st.builds(
+        AllocationRequest,
+        st.sampled_from(ALLOCATIONS),
+        st.sampled_from(SUBMITTED),
+        resources() if usages is None else usages,
+        st.sampled_from((False, False, False, True)),
+        st.sampled_from((0, 0, 0, 5)),
+        st.sampled_from((True, True, True, False)),
+        st.sampled_from((None, None, None, 60)),
+        st.sampled_from((None, None, None, "n-1", "n-2")),
+        # Labels are for people, and the naive model has none.
+        st.none(),
+    )
