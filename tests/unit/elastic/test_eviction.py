@@ -35,6 +35,27 @@ def shrink(one: ElasticQuota, cpu: int = 100, memory: int = 100) -> tuple[str, .
     return one.plan_revoke("a").victims
 
 
+def test_nobody_goes_within_the_runtime() -> None:
+    """A group that uses at most its runtime has no victims."""
+    assert shrink(quota(pod("x"), pod("y")), cpu=20) == ()
+
+
+def test_lowest_priority_goes_first() -> None:
+    """Victims are chosen by priority, and as few as necessary."""
+    one = quota(pod("high", priority=9), pod("low", priority=1), pod("middle", priority=5))
+
+    assert shrink(one, cpu=20) == ("low",)
+    assert shrink(one, cpu=10) == ("middle", "low")
+
+
+def test_youngest_goes_first() -> None:
+    """Of equal priority the youngest pod is evicted first, an unknown start counts as youngest; then by arrival."""
+    one = quota(pod("old", started=1), pod("young", started=2), pod("new", started=None), pod("newer", started=None))
+
+    assert shrink(one, cpu=30) == ("new",)
+    assert shrink(one, cpu=10) == ("young", "newer", "new")
+
+
 def test_firm_pods_stay() -> None:
     """Non-preemptible pods are not evicted; the plan has the usage that remains above the runtime."""
     one = quota(firm("firm", 50), pod("x"))
@@ -45,9 +66,31 @@ def test_firm_pods_stay() -> None:
     assert (plan.excess, plan.remaining) == (Resource(cpu=40), Resource(cpu=30))
 
 
+def test_pods_that_wait_are_passed_over() -> None:
+    """A pod that does not run is not evicted."""
+    one = quota(pod("x", 30))
+    one.expect(pod("waiting", 30))
+
+    assert shrink(one, cpu=20) == ("x",)
+
+
 def test_important_pods_that_fit_stay() -> None:
     """A pod that fits after all is kept: a small pod of low priority stays if a large one must go."""
     assert shrink(quota(pod("small", 5, priority=1), pod("large", 30, priority=2)), cpu=10) == ("large",)
+
+
+def test_every_resource_is_looked_at() -> None:
+    """A candidate without a request of a resource does not hide the overuse of that resource."""
+    one = quota(pod("no-memory", 10, priority=1), pod("memory", 10, memory=60, priority=2))
+
+    assert shrink(one, cpu=100, memory=50) == ("memory",)
+
+
+def test_memory_hidden_behind_cpu() -> None:
+    """Overuse of two resources is revoked in both."""
+    one = quota(pod("x", 50, priority=1), pod("y", 10, memory=80, priority=2), pod("z", 10, priority=3))
+
+    assert set(shrink(one, cpu=40, memory=50)) == {"x", "y"}
 
 
 def test_carried_out() -> None:
@@ -86,6 +129,39 @@ def test_preemption_takes_the_least_important() -> None:
     assert one.plan_preemption(pod("urgent", 10, priority=9)) == ElasticPreemptionPlan("urgent", "a", ("low",), ())
     assert one.plan_preemption(pod("urgent", 30, priority=9)).victims == ("low", "middle")
     assert one.tree.used("a") == Resource(cpu=40)
+
+
+def test_nobody_of_equal_priority_gives_way() -> None:
+    """Only preemptible pods of lower priority are evicted."""
+    one = full(pod("equal", 20, priority=9), firm("firm", 20))
+    plan = one.plan_preemption(pod("urgent", 10, priority=9))
+
+    assert not plan
+    assert [str(each) for each in plan.violations] == [
+        "elastic group 'a': 10 cpu requested, 40 of 40 used, 10 too much"
+    ]
+
+
+def test_nobody_goes_in_vain() -> None:
+    """If evicting all candidates is not sufficient, none is evicted."""
+    one = full(pod("low", 10), firm("firm", 30))
+
+    assert one.plan_preemption(pod("urgent", 20, priority=9)).victims == ()
+
+
+def test_nobody_gives_way_to_a_pod_that_fits() -> None:
+    """A pod that fits needs no eviction."""
+    one, urgent = full(pod("low", 10)), pod("urgent", 10, priority=9)
+    one.expect(urgent)
+
+    assert one.plan_preemption(urgent) == ElasticPreemptionPlan("urgent", "a", (), ())
+
+
+def test_each_victim_once() -> None:
+    """A victim is listed once, even if it fits nowhere."""
+    one = quota(pod("x", 10, memory=10), pod("y", 10, memory=10), most=Resource(cpu=20, memory=20))
+
+    assert one.plan_preemption(pod("urgent", 20, memory=20, priority=1)).victims == ("x", "y")
 
 
 def test_default_group_on_request() -> None:

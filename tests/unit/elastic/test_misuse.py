@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 
 from ugm import RequestError, Resource
-from ugm.elastic import ElasticGroup, ElasticQuota, ElasticTree, Pod, Sharer, declared_group, share, status, verify
+from ugm.elastic import (
+    ElasticGroup,
+    ElasticModel,
+    ElasticQuota,
+    ElasticTree,
+    GroupError,
+    Pod,
+    Sharer,
+    declared_group,
+    share,
+    status,
+    verify,
+)
 
 #: Of no use anywhere.
 WRONG: Any = {"cpu": 1}
@@ -74,6 +86,22 @@ def test_groups(quota: ElasticQuota, field: str, value: object, message: str) ->
     assert quota.tree.groups == (GROUP,)
 
 
+def test_other_arguments(quota: ElasticQuota) -> None:
+    """Other arguments of the wrong type are named as well."""
+    tree = quota.tree
+
+    assert refused(quota.expect, WRONG) == "pod {'cpu': 1}: expected a Pod"
+    assert refused(tree.put, WRONG) == "group {'cpu': 1}: expected an ElasticGroup"
+    assert refused(ElasticTree, WRONG) == "total {'cpu': 1}: expected a Resource"
+    assert refused(tree.change_request, "a", WRONG) == "delta {'cpu': 1}: expected a Resource"
+    assert (
+        refused(lambda: tree.change_used("a", POD.usage, non_preemptible=WRONG))
+        == "non_preemptible {'cpu': 1}: expected a Resource"
+    )
+    assert refused(ElasticQuota, WRONG) == "tree {'cpu': 1}: expected an ElasticTree"
+    assert refused(ElasticModel, WRONG) == "quota {'cpu': 1}: expected an ElasticQuota"
+
+
 def test_functions(quota: ElasticQuota) -> None:
     """Functions refuse arguments of the wrong type."""
     tree = quota.tree
@@ -97,3 +125,13 @@ def test_functions(quota: ElasticQuota) -> None:
         share(1, [Sharer("a", WRONG, 1, 1)])
     with pytest.raises(RequestError, match="expected a tree with the same groups"):
         verify(tree, expected=ElasticTree())
+
+
+def test_unknown_names(quota: ElasticQuota) -> None:
+    """A name of the wrong type is unknown."""
+    for call in (quota.delete, quota.plan_revoke, quota.refuses_pods, lambda name: status(quota.tree, name)):
+        with pytest.raises(GroupError, match=r"there is no such group \[not_found\]"):
+            call(WRONG)
+    assert not quota.has_pod(WRONG)
+    assert quota.pod(WRONG) is None
+    assert quota.pods_in(WRONG) == ()

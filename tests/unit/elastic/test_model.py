@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ugm import Claim, RequestError, Resource, UserGroup
+from ugm import Claim, Partition, QuotaModel, RequestError, Resource, UserGroup
 from ugm.configuration import ElasticConfig, ElasticGroupConfig
 from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, verify
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
-from ugm.model import SetupViolation
+from ugm.model import EvictingModel, PendingModel, SetupViolation
 
 SUE = UserGroup("sue")
 
@@ -26,6 +26,162 @@ def _model() -> ElasticModel:
     groups = [ElasticGroup(name, "", Resource(cpu=20), Resource(cpu=100)) for name in ("a", "b")]
     parent = ElasticGroup("p", max=Resource(cpu=100), is_parent=True, namespaces=("ns",))
     return ElasticModel(ElasticQuota(ElasticTree(Resource(cpu=60), [*groups, parent])))
+
+
+def test_protocols(model: ElasticModel) -> None:
+    """The model implements all interfaces of quota models."""
+    assert isinstance(model, QuotaModel)
+    assert isinstance(model, PendingModel)
+    assert isinstance(model, EvictingModel)
+
+
+def test_charge_and_refund(model: ElasticModel) -> None:
+    """A charged claim counts as usage and as request; a refunded one as neither."""
+    model.charge(claim("x"))
+    assert (model.quota.tree.request("a"), model.quota.tree.used("a")) == (Resource(cpu=10), Resource(cpu=10))
+
+    model.refund(claim("x"))
+    assert (model.quota.tree.request("a"), model.quota.tree.used("a")) == (Resource(), Resource())
+
+
+def test_expected_claims_ask(model: ElasticModel) -> None:
+    """A waiting claim counts as a request and reduces the share of others, until it is withdrawn."""
+    model.charge(claim("b-1", 30, group="b"))
+    assert model.quota.tree.runtime("b") == Resource(cpu=30)
+
+    model.add_pending(claim("x", 50))
+    assert model.quota.tree.runtime("a") == Resource(cpu=30)
+    model.remove_pending(claim("x", 50))
+    assert model.quota.tree.request("a") == Resource()
+
+
+def test_expected_then_charged(model: ElasticModel) -> None:
+    """A claim may be forgotten just before it is charged, or be charged while it waits."""
+    for forgotten in (True, False):
+        model.add_pending(claim("x"))
+        assert list(model.check(claim("x"))) == []
+        if forgotten:
+            model.remove_pending(claim("x"))
+        model.charge(claim("x"))
+        assert model.quota.tree.used("a") == model.quota.tree.request("a") == Resource(cpu=10)
+        model.refund(claim("x"))
+
+
+def test_check_as_if_expected(model: ElasticModel) -> None:
+    """A claim that is not expected is part of the runtime during the check, and leaves no trace."""
+    model.charge(claim("b-1", 40, group="b"))
+
+    assert list(model.check(claim("x", 20))) == []
+    messages = [str(violation) for violation in model.check(claim("x", 41))]
+    assert messages == ["elastic group 'a': 41 cpu requested, 0 of 30 used, 11 too much"]
+    assert model.quota.tree.request("a") == Resource()
+
+
+def test_a_check_leaves_no_names(model: ElasticModel) -> None:
+    """A resource that only a query names is not known afterwards."""
+    known = {node.name: set(node.resources) for node in model.quota.tree.nodes.values()}
+    one = claim("x")._replace(usage=Resource(cpu=1, gpu=1))
+
+    assert list(model.check(one)) == []
+    assert {node.name: set(node.resources) for node in model.quota.tree.nodes.values()} == known
+
+
+def test_asked_without_an_id(model: ElasticModel) -> None:
+    """A query without an allocation id gets the same answer, even if a pod is named `?`."""
+    model.charge(claim("?", 60))
+    claim_found = claim("", 10, priority=1)
+
+    assert [violation.shortfall for violation in model.check(claim_found)] == [10]
+    assert list(model.evictions(claim_found)) == ["?"]
+    model.refund(claim("?", 60))
+    assert not list(model.check(claim_found))
+
+
+def test_in_a_partition(model: ElasticModel) -> None:
+    """Every query and change of a partition reaches the elastic groups."""
+    partition = Partition(models=[model])
+    partition.adopt_application("app", SUE, "root.q", tags={GROUP_TAG: "a"})
+    assert partition.check("app", Resource(cpu=60))
+    partition.request("x-1", "app", Resource(cpu=30), placeholder=True)
+    assert partition.allocate("x-1", "app", Resource(cpu=30), placeholder=True)
+    assert partition.replace("x-1", "x-2", Resource(cpu=20))
+    assert partition.resize("x-2", Resource(cpu=60))
+    assert [violation.name for violation in partition.explain("app", Resource(cpu=1)).decision.violations] == ["a"]
+    assert partition.release("x-2")
+    assert model.quota.tree.request("a") == Resource()
+
+
+def test_parents_take_nothing(model: ElasticModel) -> None:
+    """A claim on a parent group is denied for good, by name or by namespace."""
+    by_namespace = claim("x")._replace(tags={NAMESPACE_TAG: "ns"})
+    for one in (claim("x", group="p"), by_namespace):
+        messages = [str(violation) for violation in model.check(one)]
+        assert messages == ["elastic group 'p': 10 cpu requested, never more than 0 allowed"]
+
+
+def test_evictions(model: ElasticModel) -> None:
+    """Claims of lower priority in the same group are evicted if their refund allows the claim."""
+    model.charge(claim("low", 20, priority=1))
+    model.charge(claim("high", 10, priority=9))
+    model.charge(claim("b-1", 40, group="b"))
+    urgent = claim("urgent", 10, priority=5)
+
+    assert [violation.shortfall for violation in model.check(urgent)] == [10]
+    assert model.evictions(urgent) == ("low",)
+    model.refund(claim("low", 20, priority=1))
+    assert list(model.check(urgent)) == []
+
+
+def test_the_youngest_is_evicted(model: ElasticModel) -> None:
+    """Of equal claims, the one that was charged last is evicted, even if others were refunded and restored."""
+    for name in ("old", "young"):
+        model.charge(claim(name, 10))
+    model.charge(claim("b-1", 40, group="b"))
+    urgent = claim("urgent", 11, priority=1)
+    assert model.evictions(urgent) == ("young",)
+
+    for name in ("young", "old"):
+        model.refund(claim(name, 10))
+    for name in ("young", "old"):
+        model.charge(claim(name, 10))
+    assert model.evictions(urgent) == ("young",)
+
+
+def test_who_comes_back_late_is_young(model: ElasticModel) -> None:
+    """A claim that is charged again after a new claim is younger than the new claim."""
+    model.charge(claim("b-1", 40, group="b"))
+    model.charge(claim("first", 10))
+    model.refund(claim("first", 10))
+    for name in ("new", "first"):
+        model.charge(claim(name, 10))
+
+    assert model.evictions(claim("urgent", 11, priority=1)) == ("first",)
+
+
+def test_evictions_in_a_group_without_weight() -> None:
+    """Evicted allocations request nothing any more, so a group that cannot borrow has its minimum for the claim."""
+    groups = [
+        ElasticGroup("a", "", Resource(cpu=20), Resource(cpu=100), Resource(cpu=0, memory=1)),
+        ElasticGroup("idle", "", Resource(cpu=10), Resource(cpu=100)),
+    ]
+    model = ElasticModel(ElasticQuota(ElasticTree(Resource(cpu=20), groups)))
+    model.charge(claim("low", 10))
+    urgent = claim("urgent", 20, priority=1)
+
+    assert [violation.limit for violation in model.check(urgent)] == [20]
+    assert model.evictions(urgent) == ("low",)
+    assert (model.quota.tree.request("a"), model.quota.tree.used("a")) == (Resource(cpu=10), Resource(cpu=10))
+    model.refund(claim("low", 10))
+    assert list(model.check(urgent)) == []
+
+
+def test_no_evictions_in_vain(model: ElasticModel) -> None:
+    """No eviction is proposed if it would not help, or if no claim is less important."""
+    model.charge(claim("high", 30, priority=9))
+    model.charge(claim("b-1", 40, group="b"))
+
+    assert model.evictions(claim("urgent", 10, priority=5)) == ()
+    assert model.evictions(claim("urgent", 90, priority=10)) == ()
 
 
 @pytest.mark.parametrize(
@@ -84,6 +240,21 @@ def test_no_group_is_counted_if_it_runs(model: ElasticModel) -> None:
     assert model.quota.tree.runtime(ROOT_GROUP) == Resource(cpu=50)
     model.refund(claim("x", group="typo"))
     assert model.quota.tree.used(DEFAULT_GROUP) == Resource()
+
+
+def test_a_default_group_marked_as_parent_takes_claims(model: ElasticModel) -> None:
+    """A default group that is marked as a parent still accepts pods."""
+    model.quota.create(ElasticGroup(DEFAULT_GROUP, max=Resource(cpu=15), is_parent=True))
+
+    for one in (claim("x", group="typo"), claim("y", group=DEFAULT_GROUP)):
+        assert not list(model.check(one))
+        model.quota.expect(Pod(one.allocation_id, Resource(cpu=1), one.tags[GROUP_TAG]))
+
+
+def test_unknown_allocation(model: ElasticModel) -> None:
+    """A claim that was not charged cannot be refunded."""
+    with pytest.raises(RequestError, match="there is no such pod"):
+        model.refund(claim("x"))
 
 
 def test_reset_keeps_everything_else(model: ElasticModel) -> None:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from support.elastic_fixtures import group
 from ugm import RequestError, Resource
-from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, AdmissionRules, ElasticGroup, ElasticQuota, ElasticTree, Pod
+from ugm.elastic import (
+    DEFAULT_GROUP,
+    ROOT_GROUP,
+    AdmissionRules,
+    ElasticGroup,
+    ElasticQuota,
+    ElasticTree,
+    Pod,
+    RuntimeViolation,
+)
 
 TEN = Resource(cpu=10)
 
@@ -48,6 +59,15 @@ def test_pods_follow_their_group() -> None:
 
     one.update(group("a"))
     assert [pod.name for pod in one.pods_in(DEFAULT_GROUP)] == ["listed"]
+
+
+def test_pods_by_namespace_do_not_keep_a_group() -> None:
+    """A group with pods of its namespaces may be deleted; the pods move to their new group."""
+    one = quota(group("a")._replace(namespaces=("ns",)))
+    one.adopt(Pod("p", TEN, namespace="ns"))
+    one.delete("a")
+
+    assert one.tree.used(DEFAULT_GROUP) == TEN
 
 
 def test_life_of_a_pod() -> None:
@@ -97,6 +117,49 @@ def test_misuse(call: object, message: str) -> None:
     assert one.tree.request(ROOT_GROUP) == TEN
 
 
+def test_admission_up_to_the_runtime() -> None:
+    """A pod fits if the usage of its group including the pod is at most the runtime."""
+    one = quota(group("a", least=30), group("b", least=70))
+    one.adopt(Pod("b-1", Resource(cpu=60), "b"))
+    one.expect(Pod("a-1", Resource(cpu=40), "a"))
+    one.expect(Pod("a-2", Resource(cpu=1), "a"))
+
+    assert one.admit("a-1")
+    decision = one.admit("a-2")
+    assert str(decision) == (
+        "denied, waiting can help:\n  elastic group 'a': 1 cpu requested, 40 of 40 used, 1 too much"
+    )
+    assert not one.is_running("a-2")
+
+
+def test_a_request_beyond_every_runtime() -> None:
+    """Waiting does not help a request above a maximum on the path, or above the total of the cluster."""
+    one = quota(group("p", most=50), group("a", "p", most=80), total=40)
+
+    messages = [str(violation) for violation in one.check(Pod("x", Resource(cpu=45), "a")).violations]
+    assert messages == [f"elastic group {name!r}: 45 cpu requested, never more than 40 allowed" for name in ("a", "p")]
+    assert one.check(Pod("x", Resource(cpu=40), "a")).can_wait
+
+
+def test_runtime_violation_is_a_value() -> None:
+    """A runtime violation can be pickled, and can still wait."""
+    violation = RuntimeViolation("elastic group", "a", "", "", "cpu", 5, 0, 9)
+
+    twin = pickle.loads(pickle.dumps(violation))  # noqa: S301 - our own pickle
+    assert (twin, type(twin), twin.can_wait) == (violation, RuntimeViolation, True)
+
+
+def test_firm_pods_stay_within_the_minimum() -> None:
+    """Non-preemptible pods use at most the configured minimum, of the resources that it names."""
+    one = quota(ElasticGroup("a", min=TEN, max=Resource(cpu=100, gpu=4)), total=100)
+    one.tree.set_total(Resource(cpu=100, gpu=4))
+    one.expect(Pod("p", Resource(cpu=11, gpu=4), "a", preemptible=False))
+
+    messages = [str(violation) for violation in one.admit("p").violations]
+    assert messages == ["elastic group minimum 'a': 11 cpu requested, never more than 10 allowed"]
+    assert one.check(Pod("q", Resource(cpu=11), "a"))
+
+
 def test_parents_unless_excluded() -> None:
     """The groups above are checked unless the rules exclude them."""
     groups = [group("p", most=50), group("a", "p"), group("b", "p")]
@@ -123,6 +186,16 @@ def test_by_maximum() -> None:
     )
 
 
+def test_checking_changes_nothing() -> None:
+    """Queries do not change requests, even if a pod is counted as expected during the query."""
+    one = quota(group("a"))
+    one.adopt(Pod("p", TEN, "a"))
+    one.check(Pod("q", TEN, "a"))
+
+    assert one.if_expected(Pod("q", TEN, "a"), lambda: one.tree.runtime("a")) == Resource(cpu=20)
+    assert (one.tree.request("a"), one.tree.used("a")) == (TEN, TEN)
+
+
 def test_the_nearest_group_comes_first() -> None:
     """Of the groups above that deny a pod, the nearest is named first, for every resource."""
     groups = [
@@ -135,3 +208,80 @@ def test_the_nearest_group_comes_first() -> None:
     decision = one.check(Pod("p", Resource(cpu=2, gpu=2), "leaf"))
 
     assert [(each.name, each.resource) for each in decision.violations] == [("mid", "gpu"), ("top", "cpu")]
+
+
+def test_never_counts_minimums_beyond_the_cluster() -> None:
+    """Without scaling a minimum is granted in a smaller cluster, so a request within it can wait."""
+    tree = ElasticTree(TEN, [ElasticGroup("a", min=Resource(cpu=20), max=Resource(cpu=30))], scale_min=False)
+    one = ElasticQuota(tree)
+    one.adopt(Pod("p", TEN, "a"))
+
+    assert one.check(Pod("q", Resource(cpu=15), "a")).can_wait
+    assert str(one.check(Pod("q", Resource(cpu=21), "a")).violations[0]) == (
+        "elastic group 'a': 21 cpu requested, never more than 20 allowed"
+    )
+
+
+def test_never_more_than_the_minimum_without_weight() -> None:
+    """A group that cannot borrow never gets more than its minimum, and a denial says so."""
+    weightless = ElasticGroup("a", min=TEN, max=Resource(cpu=100), shared_weight=Resource(cpu=0, memory=1))
+    one = quota(weightless)
+    one.adopt(Pod("p", TEN, "a"))
+
+    assert one.check(Pod("q", TEN, "a")).can_wait
+    assert not one.check(Pod("q", Resource(cpu=11), "a")).can_wait
+
+
+def keeping(name: str, least: int, parent: str = "") -> ElasticGroup:
+    """Return a group that does not lend its minimum."""
+    return ElasticGroup(name, parent, Resource(cpu=least), Resource(cpu=100), allow_lent=False)
+
+
+def most_of(one: ElasticQuota, name: str = "a") -> int:
+    """Return the largest request of a group that may fit after other pods have ended."""
+    return max(amount for amount in range(101) if one.check(Pod("q", Resource(cpu=amount), name)).can_wait)
+
+
+def test_never_counts_minimums_that_are_not_lent() -> None:
+    """A group never gets what its siblings do not lend, and a denial says so."""
+    one = quota(group("a"), keeping("b", 5), keeping("c", 3), total=10)
+
+    assert str(one.check(Pod("q", Resource(cpu=3), "a")).violations[0]) == (
+        "elastic group 'a': 3 cpu requested, never more than 2 allowed"
+    )
+    assert (most_of(one, "a"), most_of(one, "b"), most_of(one, "c")) == (2, 7, 5)
+    assert most_of(quota(group("a"), group("b", least=8), total=10)) == 10
+
+
+def test_never_counts_minimums_that_are_not_lent_below() -> None:
+    """The minimums that are not lent count at every level, also for the groups above that are checked."""
+    groups = [
+        ElasticGroup("p", min=Resource(cpu=4), max=Resource(cpu=9), is_parent=True),
+        group("a", "p"),
+        keeping("b", 3, "p"),
+        keeping("c", 2),
+    ]
+    one = quota(*groups, total=10, rules=AdmissionRules(check_parents=True))
+
+    assert most_of(one) == 5
+    violations = one.check(Pod("q", Resource(cpu=9), "a")).violations
+    assert [(each.name, each.limit, each.can_wait) for each in violations] == [("a", 5, False), ("p", 8, False)]
+
+
+def test_never_counts_scaled_minimums_that_are_not_lent() -> None:
+    """In a cluster smaller than the minimums, siblings keep only a part of them; without scaling, all."""
+    groups = [ElasticGroup("a", min=Resource(cpu=4), max=Resource(cpu=100)), keeping("b", 8)]
+    scaled = quota(*groups, total=6)
+    scaled.expect(Pod("p", Resource(cpu=6), "a"))
+    assert scaled.tree.runtime("a") == Resource(cpu=2)
+    assert most_of(scaled) == 2
+
+    assert most_of(ElasticQuota(ElasticTree(Resource(cpu=6), groups, scale_min=False))) == 4
+
+
+def test_never_counts_what_the_default_group_releases() -> None:
+    """What the default group uses may be released, so it does not make a request impossible."""
+    one = quota(group("a"), keeping("b", 8), total=10)
+    one.adopt(Pod("p", Resource(cpu=9)))
+
+    assert one.check(Pod("q", Resource(cpu=2), "a")).can_wait

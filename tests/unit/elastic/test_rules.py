@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
 
-from ugm import Resource
+from ugm import Resource, UgmError
 from ugm.elastic import (
     DEFAULT_GROUP,
     ROOT_GROUP,
@@ -16,7 +18,9 @@ from ugm.elastic import (
     ElasticTree,
     GroupError,
     Pod,
+    Refusal,
 )
+from ugm.elastic.nodes import GroupNode, ResourceNode
 
 MOST = Resource(vcore=100_000, memory=2**30)
 HALF = Resource(vcore=50_000)
@@ -38,6 +42,56 @@ def refused(call: Any, *arguments: Any) -> list[str]:  # noqa: ANN401 - any meth
     with pytest.raises(GroupError) as caught:
         call(*arguments)
     return [str(refusal) for refusal in caught.value.refusals]
+
+
+@pytest.mark.parametrize(
+    ("group", "reasons"),
+    [
+        (TEAM, ["elastic group 'team': there is already a group of this name [already_exists]"]),
+        (TEAM._replace(name="x", parent="y"), ["elastic group 'x': there is no group 'y' [parent_not_found]"]),
+        (
+            TEAM._replace(name="x", unparsed_weight="[1]"),
+            ["elastic group 'x': '[1]' is not a mapping of weights [bad_shared_weight]"],
+        ),
+        (
+            TEAM._replace(name="x", parent="team", namespaces=()),
+            ["elastic group 'x': 'team' is not marked as a parent [parent_is_not_parent]"],
+        ),
+        (TEAM._replace(name="x"), [
+            "elastic group 'x': namespace 'research' is already listed by 'team' [namespace_bound]",
+        ]),
+        (
+            ElasticGroup("x", "dept", Resource(vcore=30_001), MOST),
+            [
+                (
+                    "elastic group 'x': the minimums of the group and its siblings add up to 50001m vcore, "
+                    "above min 50 of 'dept' "
+                    "[siblings_min_exceeds_parent_min]"
+                ),
+            ],
+        ),
+        (
+            ElasticGroup("x", "dept", Resource(memory=1), Resource(memory=5)),
+            [
+                "elastic group 'x': max of 'dept' names other resources [max_keys_mismatch]",
+                "elastic group 'x': min names resources that min of 'dept' does not name [min_keys_not_in_parent]",
+                (
+                    "elastic group 'x': the minimums of the group and its siblings add up to 1 memory, "
+                    "above min 0 of 'dept' "
+                    "[siblings_min_exceeds_parent_min]"
+                ),
+            ],
+        ),
+        (
+            ElasticGroup("x", "dept", tree_id="t", max=MOST),
+            ["elastic group 'x': 'dept' belongs to another tree [tree_id_parent_mismatch]"],
+        ),
+    ],
+)  # fmt: skip
+def test_create_refused(quota: ElasticQuota, group: ElasticGroup, reasons: list[str]) -> None:
+    """A new group that violates rules is refused with all of them, in their order."""
+    assert refused(quota.create, group) == reasons
+    assert quota.tree.groups == (DEPARTMENT, quota.tree.node("team").group)
 
 
 def test_amounts_refused(quota: ElasticQuota) -> None:
@@ -116,6 +170,35 @@ def test_group_below_its_own_child(quota: ElasticQuota) -> None:
     assert messages == ["elastic group 'dept': 'team' is the group itself, or below it [cycle]"]
 
 
+def test_long_chain_below_its_own_end(quota: ElasticQuota) -> None:
+    """The levels of a group are not counted twice when it would be moved below itself."""
+    chain = [ElasticGroup(f"g{number}", parent=f"g{number - 1}", is_parent=True) for number in range(1, 61)]
+    for group in (ElasticGroup("g0", is_parent=True), *chain):
+        quota.create(group)
+
+    messages = refused(quota.update, ElasticGroup("g0", parent="g60", is_parent=True))
+    assert messages == ["elastic group 'g0': 'g60' is the group itself, or below it [cycle]"]
+
+
+def test_change_does_not_read_the_siblings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new group costs no time for each of its siblings, and no walk to the root if it has no usage."""
+
+    class Unread(dict[str, GroupNode]):
+        def __iter__(self) -> Any:  # noqa: ANN401 - never returns
+            raise AssertionError
+
+        keys = values = items = copy = __iter__
+
+    quota = ElasticQuota(ElasticTree(MOST))
+    quota.create(DEPARTMENT)
+    above = quota.tree.node("dept")
+    above.children = Unread()
+    monkeypatch.setattr(ResourceNode, "pass_usage_up", Unread.__iter__)
+    quota.create(TEAM)
+    quota.create(TEAM._replace(name="other", namespaces=()))
+    assert len(above.children) == 2
+
+
 @pytest.mark.parametrize("mark", ["force_update", "is_root"])
 def test_sums_passed_over(quota: ElasticQuota, mark: str) -> None:
     """A group with this mark may have a larger minimum than its parent."""
@@ -123,6 +206,13 @@ def test_sums_passed_over(quota: ElasticQuota, mark: str) -> None:
     quota.create(group._replace(force_update=mark == "force_update", is_root=mark == "is_root"))
 
     assert quota.tree.node("x").group is not None
+
+
+def test_free_changes(quota: ElasticQuota) -> None:
+    """A change of only weights, lending and marks is not checked, and takes effect."""
+    quota.update(TEAM._replace(shared_weight=Resource(vcore=-5), allow_lent=False))
+
+    assert quota.tree.request("team") == Resource(vcore=20_000)
 
 
 def test_defaults() -> None:
@@ -164,3 +254,40 @@ def test_group_with_pods_becomes_no_parent(quota: ElasticQuota) -> None:
     assert refused(quota.expect, Pod("p", HALF, "team")) == [
         "elastic group 'team': the group is marked as a parent and accepts no pods [pod_on_parent_quota]"
     ]
+
+
+def test_error_survives() -> None:
+    """An error is rebuilt by pickle and copy, and is a ValueError of ugm."""
+    error = GroupError((Refusal("a", "cycle", "below itself"), Refusal("a", "not_found", "gone")))
+
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301 - our own pickle
+        assert twin.refusals == error.refusals
+        assert str(twin) == "elastic group 'a': below itself [cycle]\nelastic group 'a': gone [not_found]"
+    assert isinstance(error, UgmError)
+    assert isinstance(error, ValueError)
+
+
+@pytest.mark.parametrize("least", [Resource(vcore=1), Resource(vcore=1, memory=0), Resource()])
+def test_all_resources_of_the_siblings_count(quota: ElasticQuota, least: Resource) -> None:
+    """Sums of minimums are also compared for resources that the new group does not name."""
+    quota.update(DEPARTMENT._replace(min=Resource(vcore=50_000, memory=10)))
+    quota.create(ElasticGroup("wide", "dept", Resource(vcore=1, memory=9), MOST))
+    quota.update(DEPARTMENT._replace(min=Resource(vcore=50_000, memory=4), force_update=True))
+
+    assert refused(quota.create, ElasticGroup("x", "dept", least, MOST)) == [
+        (
+            "elastic group 'x': the minimums of the group and its siblings add up to 9 memory, "
+            "above min 4 of 'dept' "
+            "[siblings_min_exceeds_parent_min]"
+        )
+    ]
+
+
+def test_the_default_group_takes_pods_even_as_a_parent(quota: ElasticQuota) -> None:
+    """The default group accepts pods even if it is marked as a parent."""
+    quota.create(ElasticGroup(DEFAULT_GROUP, max=MOST, is_parent=True))
+    quota.create(ElasticGroup("below", DEFAULT_GROUP, max=MOST))
+    for name, group in (("p", "nowhere"), ("q", ""), ("r", DEFAULT_GROUP)):
+        quota.expect(Pod(name, HALF, group))
+
+    assert len(quota.pods_in(DEFAULT_GROUP)) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ugm.elastic import Sharer, share
+from ugm.elastic.sharing import divide
 
 
 def gets(available: int, *given: Sharer, scale: bool = True) -> dict[str, int]:
@@ -25,6 +26,11 @@ def test_worked_example() -> None:
     assert shared.unused == 0
 
 
+def test_request_within_minimum() -> None:
+    """A group that requests at most its minimum gets its request, and the others get the rest."""
+    assert gets(10, Sharer("a", 2, 5, 1), Sharer("b", 20, 5, 1)) == {"a": 2, "b": 8}
+
+
 def test_not_lent() -> None:
     """A group that does not lend its minimum keeps all of it."""
     assert gets(10, Sharer("a", 5, 5, 1, lends=False), Sharer("b", 20, 5, 1)) == {"a": 5, "b": 5}
@@ -40,6 +46,11 @@ def test_equal_remainders_go_by_name() -> None:
     assert gets(5, Sharer("c", 9, 0, 1), Sharer("a", 9, 0, 1), Sharer("b", 9, 0, 1)) == {"a": 2, "b": 2, "c": 1}
 
 
+def test_three_devices_for_two() -> None:
+    """Devices stay whole."""
+    assert gets(3, Sharer("a", 4, 0, 1), Sharer("b", 4, 0, 1)) == {"a": 2, "b": 1}
+
+
 def test_no_weight() -> None:
     """A group without weight gets nothing beyond its minimum, even if something is left."""
     shared = share(10, [Sharer("a", 9, 2, 0), Sharer("b", 3, 0, 1)])
@@ -48,12 +59,22 @@ def test_no_weight() -> None:
     assert shared.unused == 5
 
 
+def test_negative_weight_is_none() -> None:
+    """A negative weight counts as none, and does not reduce the sum of weights."""
+    assert gets(10, Sharer("a", 9, 0, -600), Sharer("b", 9, 0, 1)) == {"a": 0, "b": 9}
+
+
 def test_scaled() -> None:
     """If both minimums and requests exceed the available amount, minimums shrink in proportion, rounded down."""
     shared = share(100, [Sharer("a", 90, 40, 1), Sharer("b", 90, 80, 1)])
 
     assert shared.min == {"a": 33, "b": 66}
     assert shared.runtime == {"a": 34, "b": 66}
+
+
+def test_scaled_minimum_still_competes() -> None:
+    """The part of a request above a scaled minimum is shared like any other."""
+    assert gets(100, Sharer("a", 60, 60, 1), Sharer("b", 10, 60, 1)) == {"a": 60, "b": 10}
 
 
 def test_not_scaled_while_nothing_is_short() -> None:
@@ -76,6 +97,29 @@ def test_without_scaling() -> None:
 def test_nothing_there(available: int) -> None:
     """With an available amount of 0 or less, minimums shrink to 0."""
     assert gets(available, Sharer("a", 9, 3, 1), Sharer("b", 0, 0, 1)) == {"a": 0, "b": 0}
+
+
+def test_less_than_nothing_without_minimums() -> None:
+    """A negative amount, because the system uses more than the total, leaves nothing to groups without minimums."""
+    assert gets(-1, Sharer("a", 0, 0, 1, lends=False)) == {"a": 0}
+
+
+def test_numbers_beyond_64_bits() -> None:
+    """Sums of weights and products of any size are exact."""
+    weight = 2**63
+
+    assert gets(2**64 + 1, Sharer("a", 2**65, 0, weight), Sharer("b", 2**65, 0, weight)) == {"a": 2**63 + 1, "b": 2**63}
+
+
+def test_nobody() -> None:
+    """Without groups everything is unused."""
+    assert share(5, []).unused == 5
+
+
+def test_deal_once_deals_every_unit() -> None:
+    """A round divides everything."""
+    assert divide(7, [3, 3, 1]) == [3, 3, 1]
+    assert sum(divide(10**20 + 1, [10**19, 7, 13])) == 10**20 + 1
 
 
 @pytest.mark.parametrize(("requested", "granted"), [(39, 39), (40, 39), (50, 39), (90, 39)])

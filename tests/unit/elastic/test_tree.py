@@ -6,12 +6,41 @@ import pytest
 
 from support.elastic_fixtures import cpu_runtimes, group
 from ugm import RequestError, Resource
-from ugm.elastic import DEFAULT_GROUP, ElasticTree, GroupError
+from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, ElasticTree, GroupError, status, verify
+from ugm.elastic.group import parents_first
 
 
 @pytest.fixture(name="tree")
 def _tree() -> ElasticTree:
     return ElasticTree(Resource(cpu=100), [group("p", least=40), group("a", "p", 20), group("b", "p", 20), group("c")])
+
+
+def test_runtime_follows_requests(tree: ElasticTree) -> None:
+    """The unused part of a minimum is lent, and returned on request."""
+    tree.change_request("c", Resource(cpu=100))
+    assert cpu_runtimes(tree, "p", "a", "b", "c") == [0, 0, 0, 100]
+
+    tree.change_request("a", Resource(cpu=50))
+    assert cpu_runtimes(tree, "p", "a", "b", "c") == [50, 50, 0, 50]
+
+    tree.change_request("b", Resource(cpu=50))
+    assert cpu_runtimes(tree, "p", "a", "b", "c") == [70, 35, 35, 30]
+
+
+def test_request_is_limited_by_every_maximum() -> None:
+    """The request of a parent is the sum of those of its children, each up to its maximum, up to its own."""
+    tree = ElasticTree(Resource(cpu=100), [group("p", most=30), group("a", "p", most=20), group("b", "p", most=20)])
+    tree.change_request("a", Resource(cpu=50))
+    tree.change_request("b", Resource(cpu=5))
+    shown = status(tree, "p")
+
+    assert (shown.request, shown.limited_request, shown.runtime) == (
+        Resource(cpu=25),
+        Resource(cpu=25),
+        Resource(cpu=25),
+    )
+    tree.change_request("b", Resource(cpu=15))
+    assert status(tree, "p").to_dict()["limited_request"] == {"cpu": 30}
 
 
 def test_pods_on_a_parent() -> None:
@@ -22,6 +51,90 @@ def test_pods_on_a_parent() -> None:
 
     assert tree.child_request("p") == Resource(cpu=15)
     assert cpu_runtimes(tree, "p", "a") == [15, 5]
+
+
+def test_unnamed_resource_is_not_counted(tree: ElasticTree) -> None:
+    """A resource is counted only while the maximum names it."""
+    tree.change_request("a", Resource(cpu=5, memory=7))
+    assert tree.request("a") == Resource(cpu=5)
+
+    tree.put(ElasticGroup("a", "p", max=Resource(cpu=100, memory=100)))
+    assert tree.request("a") == Resource(cpu=5, memory=7)
+
+
+def test_built_in_groups_are_served_first(tree: ElasticTree) -> None:
+    """The usage of the system and the default group is subtracted from the total; nothing else limits them."""
+    tree.change_request("c", Resource(cpu=100))
+    tree.change_used(SYSTEM_GROUP, Resource(cpu=30))
+    tree.change_used(DEFAULT_GROUP, Resource(cpu=20))
+
+    assert tree.runtime(ROOT_GROUP) == Resource(cpu=50)
+    assert cpu_runtimes(tree, "c") == [50]
+    assert tree.used(ROOT_GROUP) == Resource(cpu=50)
+    assert tree.runtime(SYSTEM_GROUP) == Resource()
+
+
+def test_built_in_groups_configured_late(tree: ElasticTree) -> None:
+    """The usage of a built-in group returns to the others when its maximum no longer names the resource."""
+    tree.change_request("c", Resource(cpu=100))
+    tree.change_used(DEFAULT_GROUP, Resource(cpu=20))
+    tree.put(ElasticGroup(DEFAULT_GROUP, max=Resource(gpu=1)))
+    assert cpu_runtimes(tree, "c") == [100]
+    verify(tree)
+
+    tree.put(group(DEFAULT_GROUP))
+    assert cpu_runtimes(tree, "c") == [80]
+    verify(tree)
+
+
+def test_total(tree: ElasticTree) -> None:
+    """A smaller cluster scales minimums down, a larger one does not raise them."""
+    tree.change_request("a", Resource(cpu=100))
+    tree.change_request("c", Resource(cpu=100))
+    tree.set_total(Resource(cpu=20))
+    assert tree.scaled_min("p") == Resource(cpu=20)
+    assert cpu_runtimes(tree, "a", "c") == [20, 0]
+
+    tree.set_total(Resource())
+    assert cpu_runtimes(tree, "a", "c") == [0, 0]
+    assert tree.total == Resource()
+
+
+@pytest.mark.parametrize("larger", [70, 95, 101, 1000])
+def test_total_up_and_back(larger: int) -> None:
+    """After a cluster was larger for a while, all runtimes are as before."""
+    tree = ElasticTree(Resource(cpu=50), [group(name) for name in "abc"])
+    for name, requested in (("a", 30), ("b", 31), ("c", 40)):
+        tree.change_request(name, Resource(cpu=requested))
+    before = cpu_runtimes(tree, "a", "b", "c")
+    tree.set_total(Resource(cpu=larger))
+    cpu_runtimes(tree, "a")
+    tree.set_total(Resource(cpu=50))
+
+    assert cpu_runtimes(tree, "c", "b", "a") == before[::-1] == [16, 17, 17]
+
+
+def test_move(tree: ElasticTree) -> None:
+    """A group moves with its child groups and all their requests and usage."""
+    tree.change_request("a", Resource(cpu=30))
+    tree.change_used("a", Resource(cpu=10))
+    tree.put(group("p", "c", 40))
+
+    assert tree.request("c") == Resource(cpu=30)
+    assert tree.used("c") == Resource(cpu=10)
+    assert cpu_runtimes(tree, "c", "p", "a") == [30, 30, 30]
+    verify(tree)
+
+
+def test_drop(tree: ElasticTree) -> None:
+    """A group that leaves takes its limited request with it."""
+    tree.change_request("a", Resource(cpu=500))
+    tree.change_request("b", Resource(cpu=7))
+    tree.drop("a")
+
+    assert tree.request("p") == Resource(cpu=7)
+    assert cpu_runtimes(tree, "b") == [7]
+    verify(tree)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +193,78 @@ def test_misuse(tree: ElasticTree, call: object, message: str) -> None:
     assert tree.used("a") == Resource()
 
 
+def test_firm_is_counted_apart(tree: ElasticTree) -> None:
+    """Non-preemptible amounts are counted in the group and in all groups above it."""
+    tree.change_request("a", Resource(cpu=9), non_preemptible=Resource(cpu=4))
+    tree.change_used("a", Resource(cpu=6), non_preemptible=Resource(cpu=3))
+
+    assert tree.non_preemptible_request("p") == Resource(cpu=4)
+    assert tree.non_preemptible_used(ROOT_GROUP) == Resource(cpu=3)
+
+
+def test_copy_is_independent(tree: ElasticTree) -> None:
+    """A copy has the same state and is independent."""
+    tree.change_request("a", Resource(cpu=9), non_preemptible=Resource(cpu=4))
+    tree.change_used("a", Resource(cpu=6))
+    twin = tree.copy()
+    twin.change_request("a", Resource(cpu=1))
+
+    assert (twin.groups, twin.total, twin.scale_min) == (tree.groups, tree.total, tree.scale_min)
+    assert (twin.request("a"), tree.request("a")) == (Resource(cpu=10), Resource(cpu=9))
+    assert twin.used(ROOT_GROUP) == Resource(cpu=6)
+
+
 def test_groups_in_any_order() -> None:
     """Groups may be given children first."""
     tree = ElasticTree(Resource(cpu=10), [group("b", "a"), group("a", "p"), group("p")])
 
     assert [each.name for each in tree.groups] == ["p", "a", "b"]
+
+
+def test_groups_without_a_root() -> None:
+    """Groups that form a cycle are refused."""
+    rounds = [group("a", "b"), group("b", "a")]
+
+    assert sorted(parents_first(rounds)) == rounds
+    with pytest.raises(GroupError):
+        ElasticTree(Resource(), rounds)
+
+
+def test_what_is_said_of_the_root_has_no_effect(tree: ElasticTree) -> None:
+    """The root has no limits."""
+    tree.put(ElasticGroup(ROOT_GROUP, max=Resource(cpu=1)))
+
+    assert tree.runtime(ROOT_GROUP) == Resource(cpu=100)
+    assert tree.groups[0].name == ROOT_GROUP
+
+
+def test_names_leave_no_trace(tree: ElasticTree) -> None:
+    """A resource that the cluster never had is not shown after the last request for it is gone."""
+    for amount in (3, -3):
+        tree.change_request("a", Resource(gpu=amount))
+
+    assert tree.runtime(ROOT_GROUP) == Resource(cpu=100)
+
+
+def test_copy_with_a_built_in_group_below_another(tree: ElasticTree) -> None:
+    """A copy has the built-in groups and their children in the same place."""
+    tree.put(group(DEFAULT_GROUP, "c"))
+    tree.put(group("d", SYSTEM_GROUP))
+
+    assert set(tree.copy().groups) == set(tree.groups)
+
+
+def test_a_copy_of_a_tree_whose_built_in_group_names_another_as_its_parent() -> None:
+    """A tree can be copied for any parent of its built-in groups."""
+    tree = ElasticTree(
+        groups=[
+            ElasticGroup("g"),
+            ElasticGroup("a", "g"),
+            ElasticGroup(SYSTEM_GROUP, "a"),
+            ElasticGroup("b", SYSTEM_GROUP),
+        ]
+    )
+
+    assert {group.name: group.parent for group in tree.copy().groups} == {
+        group.name: group.parent for group in tree.groups
+    }
