@@ -7,8 +7,9 @@ from hypothesis import given
 
 from support.tracking_fixtures import BOB, ONE, SUE, group, partition, user
 from ugm import Manager, RequestError, Resource, UserGroup, parse_config
-from ugm.configuration import LimitConfig, PartitionConfig
-from ugm.testing import TrackerModel, partitions, queue_paths, users
+from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
+from ugm.testing import TrackerModel, exposed, partitions, queue_paths, users
+from ugm.tracking import ActiveLimits, UserTracker
 from ugm.tracking.limits import Limits
 
 TEXT = """
@@ -38,6 +39,46 @@ def test_configuration_from_a_file() -> None:
     ]
 
 
+def test_configuration_of_lists() -> None:
+    """A program may pass lists in place of tuples."""
+    limit = LimitConfig(["sue"], max_resources=ONE)  # type: ignore[arg-type] # what is tested
+    config = PartitionConfig(queues=[QueueConfig("root", limits=[limit])])  # type: ignore[arg-type] # what is tested
+
+    assert Manager(config).headroom("root", "app-1", SUE) == ONE
+
+
+def test_first_of_two_entries_holds() -> None:
+    """The first of two entries for one name in a queue counts."""
+    manager = Manager(partition({"root": [user("sue", memory=1), user("sue", memory=5)]}))
+
+    assert manager.headroom("root", "app-1", SUE) == ONE
+
+
+def test_name_and_wildcard_in_one_entry() -> None:
+    """A wildcard may end a list of names, and is distinguished from them."""
+    manager = Manager(partition({"root": [user("sue", "*", memory=1)]}))
+    names = [manager.effective_limits(asking, "root")[0].limit_name for asking in (SUE, BOB)]
+
+    assert names == ["sue", "*"]
+
+
+def test_one_entry_for_users_and_groups() -> None:
+    """An entry may limit users and groups, each separately."""
+    manager = Manager(partition({"root": [LimitConfig(("sue",), ("dev",), Resource(memory=2))]}))
+    manager.increase("root", "app-1", ONE, BOB)
+
+    assert manager.headroom("root", "app-2", SUE) == ONE
+    assert manager.headroom("root", "app-2", UserGroup("sue")) == Resource(memory=2)
+
+
+def test_empty_vector_is_no_limit() -> None:
+    """An entry whose vector is empty limits applications alone."""
+    manager = Manager(partition({"root": [LimitConfig(("sue",), (), Resource(), 1)]}))
+
+    assert manager.headroom("root", "app-1", SUE) is None
+    assert manager.can_run_app("root", "app-1", SUE)
+
+
 def test_largest_limit() -> None:
     """A limit is exact up to the largest allowed amount; a larger one is refused, as in a file."""
     most = 2**63 - 1
@@ -49,11 +90,45 @@ def test_largest_limit() -> None:
         manager.update_config(partition({"root": [user("sue", memory=most + 1)]}))
 
 
+def test_request_beyond_every_count() -> None:
+    """A request that is not limited is granted at any size, and refunded exactly."""
+    manager = Manager(partition({"root": [user("sue", vcore=1)]}))
+    huge = Resource(memory=2**300)
+
+    assert manager.increase("root", "app-1", huge, SUE)
+    assert manager.increase("root", "app-1", huge, SUE)
+    assert manager.increase("root", "app-1", Resource(vcore=1), SUE)
+    assert not manager.increase("root", "app-1", Resource(vcore=1), SUE)
+    manager.decrease_tracked_resource("root", "app-1", Resource(memory=2**301, vcore=1), remove_app=True, user=SUE)
+    assert exposed(manager) == {"users": {}, "groups": {}}
+
+
 @pytest.mark.parametrize("limit", [user("sue", memory=0, vcore=0), group("dev", memory=0)])
 def test_limit_of_nothing_but_zeros(limit: LimitConfig) -> None:
     """A limit of only zeros is refused, in a configuration and by hand."""
     with pytest.raises(RequestError, match="a limit must allow more than 0 of at least one resource that it names"):
         Limits.compile(partition({"root.a": [limit]}))
+
+
+def test_trackers_by_themselves_share_limits() -> None:
+    """Trackers with one `ActiveLimits` enforce its limits."""
+    active_limits = ActiveLimits(Limits.compile(partition({"root": [user("*", memory=1)]})))
+    sue, bob = UserTracker("sue", active_limits), UserTracker("bob", active_limits)
+
+    assert sue.increase_resource("root", "app-1", ONE)
+    assert bob.increase_resource("root", "app-2", ONE)
+    assert not bob.increase_resource("root", "app-2", ONE)
+
+
+def test_swap_reaches_every_tracker() -> None:
+    """Replaced limits apply to all trackers on their next use."""
+    active_limits = ActiveLimits()
+    sue = UserTracker("sue", active_limits)
+    sue.increase_resource("root.a", "app-1", Resource(memory=3))
+    active_limits.replace_limits(Limits.compile(partition({"root": [user("sue", memory=4)]})))
+
+    assert not sue.increase_resource("root.a", "app-1", Resource(memory=2))
+    assert sue.increase_resource("root.a", "app-1", ONE)
 
 
 @given(partitions(), queue_paths(), users())

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from support.tracking_fixtures import BOB, ONE, SUE, Wrong, group, partition, user
-from ugm import Manager, ReleaseError, Request, RequestError, Resource, UgmError
+from support.logs import own_records
+from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, Wrong, group, partition, user
+from ugm import Manager, NotTrackedError, ReleaseError, Request, RequestError, Resource, UgmError, UserGroup
+from ugm.configuration import LimitConfig
 from ugm.testing import exposed, verify_all
+
+HERE = "application 'app-1' in 'root.a'"
 
 #: Every call that takes a queue path, an application, a usage and a user, by name.
 CHARGING: dict[str, Callable[..., Any]] = {
@@ -73,12 +78,38 @@ def test_malformed_queue(manager: Manager, call: Callable[..., Any], path: str) 
 
 
 @every
+@pytest.mark.parametrize("application", ["", 7, ["app-1"]])
+def test_missing_application(manager: Manager, call: Callable[..., Any], application: Wrong) -> None:
+    """An empty application, or one that is no text, is refused."""
+    text = f"application_id {application!r}: an application id is a text of 1 to 256 characters"
+    with refused(manager, RequestError, text):
+        call(manager, "root.a", application, ONE, SUE)
+
+
+@charging
+def test_application_none(manager: Manager, call: Callable[..., Any]) -> None:
+    """A missing application is refused."""
+    text = "application_id None: an application id is a text of 1 to 256 characters"
+    with refused(manager, RequestError, text):
+        call(manager, "root.a", None, ONE, SUE)
+
+
+@every
 @pytest.mark.parametrize("asking", [None, "sue", "", ("sue", ())])
 def test_missing_user(manager: Manager, call: Callable[..., Any], asking: Wrong) -> None:
     """A user is a UserGroup, for running applications and for new ones."""
     for application in ("app-1", "app-2"):
         with refused(manager, RequestError, f"user {asking!r}: expected a UserGroup"):
             call(manager, "root.a", application, ONE, asking)
+
+
+@charging
+@pytest.mark.parametrize("usage", [None, 1, {"memory": 1}])
+def test_usage_is_a_vector(manager: Manager, call: Callable[..., Any], usage: Wrong) -> None:
+    """A usage that is no resource vector is refused."""
+    argument = "placeholder" if call is CHARGING["replace"] else "usage"
+    with refused(manager, RequestError, f"{argument} {usage!r}: expected a Resource"):
+        call(manager, "root.a", "app-1", usage, SUE)
 
 
 @charging
@@ -90,11 +121,88 @@ def test_usage_is_not_negative(manager: Manager, call: Callable[..., Any], name:
         call(manager, "root.a", "app-1", usage, SUE)
 
 
+@charging
+def test_second_user(manager: Manager, call: Callable[..., Any]) -> None:
+    """An application belongs to one user, in all queues."""
+    for path in ("root.a", "root.b"):
+        with refused(manager, RequestError, "user 'bob': application 'app-1' belongs to user 'sue'"):
+            call(manager, path, "app-1", ONE, BOB)
+
+
+def test_real_is_a_vector(manager: Manager) -> None:
+    """The replacement of a placeholder is a resource vector."""
+    with refused(manager, RequestError, "real None: expected a Resource"):
+        manager.replace("root.a", "app-1", ONE, None, SUE)  # type: ignore[arg-type] # what is tested
+
+
+def test_decrease_of_an_unknown_user(manager: Manager) -> None:
+    """A user that is not tracked cannot release anything."""
+    text = "application 'app-9' of user 'bob' in 'root.a': the user is not tracked"
+    with refused(manager, NotTrackedError, text):
+        manager.decrease_tracked_resource("root.a", "app-9", ONE, remove_app=False, user=BOB)
+
+
+def test_decrease_of_an_unknown_application(manager: Manager) -> None:
+    """An application that does not run cannot release anything."""
+    text = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
+    with refused(manager, NotTrackedError, text):
+        manager.decrease_tracked_resource("root.a", "app-9", ONE, remove_app=False, user=SUE)
+
+
+@pytest.mark.parametrize("path", ["root.b", "root", "root.a.x"])
+def test_decrease_in_an_unknown_queue(manager: Manager, path: str) -> None:
+    """An application releases in the queue where it runs, not above it and not below."""
+    text = f"application 'app-1' of user 'sue' in {path!r}: the application holds nothing in that queue"
+    with refused(manager, NotTrackedError, text):
+        manager.decrease_tracked_resource(path, "app-1", ONE, remove_app=False, user=SUE)
+
+
+def test_removal_of_an_unknown_application(manager: Manager) -> None:
+    """An application that does not run cannot end."""
+    text = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
+    with refused(manager, NotTrackedError, text):
+        manager.decrease_tracked_resource("root.a", "app-9", NOTHING, remove_app=True, user=SUE)
+
+
+@pytest.mark.parametrize(
+    ("usage", "text"),
+    [
+        (Resource(memory=3), "holds 2 memory and cannot give back 3"),
+        (Resource(vcore=1), "holds 0 vcore and cannot give back 1"),
+        (Resource(memory=1, pods=1), "holds 0 pods and cannot give back 1"),
+    ],
+)
+def test_decrease_of_more_than_is_held(manager: Manager, usage: Resource, text: str) -> None:
+    """A release cannot exceed the amount that the application holds in that queue."""
+    with refused(manager, ReleaseError, f"application 'app-1' in 'root.a' {text}"):
+        manager.decrease_tracked_resource("root.a", "app-1", usage, remove_app=False, user=SUE)
+
+
+def test_end_with_usage_left(manager: Manager) -> None:
+    """An application ends only after everything has been released."""
+    with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 2 memory and cannot end with 1 left"):
+        manager.decrease_tracked_resource("root.a", "app-1", ONE, remove_app=True, user=SUE)
+
+
+def test_end_with_other_usage_left(manager: Manager) -> None:
+    """A resource that no limit names must be released as well."""
+    manager.increase("root.a", "app-1", Resource(pods=1), SUE)
+    with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 1 pods and cannot end with 1 left"):
+        manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), remove_app=True, user=SUE)
+
+
 def test_replace_of_more_than_is_held(manager: Manager) -> None:
     """A placeholder that does not exist cannot be replaced."""
     for real in (ONE, Resource(memory=100)):
         with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 2 memory and cannot give back 3"):
             manager.replace("root.a", "app-1", Resource(memory=3), real, SUE)
+
+
+def test_replace_of_nothing_running(manager: Manager) -> None:
+    """An application that does not run has no placeholder."""
+    text = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
+    with refused(manager, NotTrackedError, text):
+        manager.replace("root.a", "app-9", ONE, ONE, SUE)
 
 
 def test_group_limits_is_one_of_two() -> None:
@@ -115,12 +223,66 @@ def test_refused_limits_leave_the_old_in_force(manager: Manager) -> None:
     assert manager.headroom("root", "app-1", SUE) == Resource(memory=7)
 
 
+def test_limit_is_not_negative(manager: Manager) -> None:
+    """A limit with an amount below zero cannot be built; the limits before it hold."""
+    limit = Resource(memory=5, vcore=-1)
+    with refused(manager, RequestError, f"max_resources {limit!r}: the amount of vcore is negative"):
+        manager.update_config(partition({"root": [user("sue", **limit)]}))
+
+
+def test_limit_on_applications_is_a_count(manager: Manager) -> None:
+    """A count below zero in a configuration is refused; the limits before it hold."""
+    with refused(manager, RequestError, "max_applications -1: expected a count of applications, 0 for no limit"):
+        manager.update_config(partition({"root": [user("sue", applications=-1)]}))
+
+
+def test_user_of_a_question_about_usage(manager: Manager) -> None:
+    """The query for the usage of a user takes a UserGroup."""
+    with refused(manager, RequestError, "user 'sue': expected a UserGroup"):
+        manager.get_user_resources("sue")  # type: ignore[arg-type] # what is tested
+
+
+@pytest.mark.parametrize(
+    ("ask", "argument"),
+    [
+        (Manager.get_group_resources, "group"),
+        (Manager.get_group_tracker, "group_name"),
+        (Manager.get_user_tracker, "user_name"),
+    ],
+)
+@pytest.mark.parametrize("name", ["", None, 7, ["dev"]])
+def test_name_of_a_question(manager: Manager, ask: Callable[..., object], argument: str, name: Wrong) -> None:
+    """Queries for a user or group take a name."""
+    with refused(manager, RequestError, f"{argument} {name!r}: a name is a text of 1 to 256 characters"):
+        ask(manager, name)
+
+
 @pytest.mark.parametrize("config", [7, "partitions.yaml", {"root": {}}])
 def test_configuration_is_one_partition(manager: Manager, config: Wrong) -> None:
     """A value that is not a partition is refused, also a whole configuration; the old limits stay in force."""
     message = f"config {type(config)}: expected one partition, such as config.partition()"
     with refused(manager, RequestError, message):
         manager.update_config(config)
+
+
+@pytest.mark.parametrize("gang", [7, [7], [("root", "app-1")]])
+def test_gang_is_made_of_requests(manager: Manager, gang: Wrong) -> None:
+    """A value that is not a request cannot be part of a gang."""
+    with refused(manager, RequestError, f"requests {gang!r}: expected Requests, or tuples of their four parts"):
+        manager.increase_all(gang)
+
+
+def test_limits_are_for_several_names(manager: Manager) -> None:
+    """A text in place of a list of names is refused."""
+    with refused(manager, RequestError, "users 'sue': expected a sequence"):
+        manager.update_config(partition({"root": [LimitConfig(users="sue", max_applications=1)]}))  # type: ignore[arg-type] # what is tested
+
+
+@pytest.mark.parametrize("limit", [{"memory": 1}, 7])
+def test_limit_is_a_vector(manager: Manager, limit: Wrong) -> None:
+    """A limit on resources is a resource vector."""
+    with refused(manager, RequestError, f"max_resources {limit!r}: expected a Resource"):
+        manager.update_config(partition({"root": [LimitConfig(("sue",), max_resources=limit)]}))
 
 
 def test_error_within_a_gang(manager: Manager) -> None:
@@ -131,7 +293,49 @@ def test_error_within_a_gang(manager: Manager) -> None:
         manager.increase_all(gang)
 
 
+def test_foreign_error_within_a_gang(manager: Manager) -> None:
+    """If the iterable of requests raises an error, none is granted."""
+    before = exposed(manager)
+
+    def gang() -> Iterator[Request]:
+        yield Request("root.a", "app-2", ONE, SUE)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        manager.increase_all(gang())
+    assert exposed(manager) == before
+
+
 # Not strict
+
+
+@pytest.mark.parametrize(
+    ("request_", "remove_app", "text"),
+    [
+        (
+            ("root.a", "app-9", ONE, BOB),
+            False,
+            "application 'app-9' of user 'bob' in 'root.a': the user is not tracked",
+        ),
+        (("root.a", "app-1", Resource(memory=3), SUE), False, f"{HERE} holds 2 memory and cannot give back 3"),
+        (("root.a", "app-1", ONE, SUE), True, f"{HERE} holds 2 memory and cannot end with 1 left"),
+    ],
+)
+def test_not_strict_logs(
+    caplog: pytest.LogCaptureFixture,
+    request_: tuple[str, str, Resource, UserGroup],
+    remove_app: bool,  # noqa: FBT001 - a parameter
+    text: str,
+) -> None:
+    """A manager that is not strict logs an error instead of raising it, and changes nothing."""
+    manager = Manager(strict=False)
+    manager.increase("root.a", "app-1", Resource(memory=2), SUE)
+    before = exposed(manager)
+    manager.decrease_tracked_resource(*request_[:3], remove_app=remove_app, user=request_[3])
+
+    logged = [(record.levelno, record.getMessage()) for record in own_records(caplog)]
+    assert logged == [(logging.ERROR, f"nothing refunded: {text}")]
+    assert exposed(manager) == before
 
 
 def test_not_strict_still_refuses_what_is_no_request() -> None:

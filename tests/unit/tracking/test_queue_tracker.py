@@ -9,13 +9,110 @@ from typing import Any
 import pytest
 
 from support.tracking_fixtures import NOTHING, ONE, Wrong
-from ugm import RequestError, Resource, TrackingType
+from ugm import NotTrackedError, ReleaseError, RequestError, Resource, TrackingType
 from ugm.tracking import QueueTracker
 
 
 @pytest.fixture(name="tracker")
 def _tracker() -> QueueTracker:
     return QueueTracker("sue", TrackingType.USER)
+
+
+def test_new_tracker_is_empty(tracker: QueueTracker) -> None:
+    """A tracker begins with nothing."""
+    assert (tracker.name, tracker.kind) == ("sue", TrackingType.USER)
+    assert tracker.usage == NOTHING
+    assert tracker.running_applications == ()
+
+
+def test_usage_adds_up(tracker: QueueTracker) -> None:
+    """Usage is the sum over all queues and applications, also of resources that no limit names."""
+    tracker.increase_resource("root.a", "app-2", Resource(memory=4))
+    tracker.increase_resource("root.a.b", "app-1", Resource(memory=2, pods=1))
+    tracker.increase_resource("root.a", "app-2", Resource(memory=1))
+
+    assert tracker.usage == Resource(memory=7, pods=1)
+    assert tracker.running_applications == ("app-1", "app-2")
+
+
+def test_usage_of_nothing_starts_the_application(tracker: QueueTracker) -> None:
+    """An application without usage runs nevertheless."""
+    assert tracker.increase_resource("root.a", "app-1", NOTHING)
+    assert tracker.running_applications == ("app-1",)
+    assert tracker.usage == NOTHING
+
+
+def test_decrease_undoes_increase(tracker: QueueTracker) -> None:
+    """A release reduces the usage; the application runs until it is removed."""
+    tracker.increase_resource("root.a", "app-1", Resource(memory=4))
+    tracker.decrease_resource("root.a", "app-1", Resource(memory=4))
+
+    assert (tracker.usage, tracker.running_applications) == (NOTHING, ("app-1",))
+    tracker.decrease_resource("root.a", "app-1", NOTHING, remove_app=True)
+    assert tracker.running_applications == ()
+
+
+def test_resource_limit(tracker: QueueTracker) -> None:
+    """Usage may reach a limit but not exceed it; the limit of a queue applies to everything below it."""
+    tracker.increase_resource("root.a.b", "app-1", Resource(memory=2))
+    tracker.set_max_resources(Resource(memory=3), "root.a")
+
+    assert not tracker.increase_resource("root.a.b", "app-1", Resource(memory=2))
+    assert tracker.increase_resource("root.a.c", "app-1", ONE)
+    assert not tracker.increase_resource("root.a", "app-2", ONE)
+    assert tracker.increase_resource("root.b", "app-2", Resource(memory=100))
+
+
+def test_application_limit(tracker: QueueTracker) -> None:
+    """The limit on applications allows exactly that number; running applications may grow."""
+    tracker.increase_resource("root.a", "app-1", ONE)
+    tracker.set_max_applications(1, "root.a")
+
+    assert not tracker.increase_resource("root.a", "app-2", NOTHING)
+    assert tracker.increase_resource("root.a", "app-1", ONE)
+    assert tracker.increase_resource("root.b", "app-2", ONE)
+
+
+def test_application_in_two_queues_counts_once_above(tracker: QueueTracker) -> None:
+    """An application that already runs below a queue does not count a second time."""
+    tracker.increase_resource("root.a", "app-1", ONE)
+    tracker.set_max_applications(1)
+
+    assert tracker.increase_resource("root.b", "app-1", ONE)
+    tracker.decrease_resource("root.a", "app-1", ONE, remove_app=True)
+    assert tracker.running_applications == ("app-1",)
+    assert not tracker.increase_resource("root.a", "app-2", ONE)
+
+
+def test_limit_on_a_resource_only_it_names(tracker: QueueTracker) -> None:
+    """A limit may name a resource that no limit named before; earlier usage counts."""
+    tracker.increase_resource("root.a", "app-1", Resource({"nvidia.com/gpu": 2}))
+    tracker.set_max_resources(Resource({"nvidia.com/gpu": 3}))
+
+    assert tracker.increase_resource("root.a", "app-1", Resource({"nvidia.com/gpu": 1}))
+    assert not tracker.increase_resource("root.a", "app-1", Resource({"nvidia.com/gpu": 1}))
+
+
+def test_limit_below_usage_denies_growth_only(tracker: QueueTracker) -> None:
+    """A limit that is lowered below the usage evicts nothing, and denies growth of that resource."""
+    tracker.increase_resource("root.a", "app-1", Resource(memory=4))
+    tracker.set_max_resources(Resource(memory=2))
+
+    assert not tracker.increase_resource("root.a", "app-1", ONE)
+    assert tracker.increase_resource("root.a", "app-1", Resource(vcore=9))
+    assert tracker.usage == Resource(memory=4, vcore=9)
+
+
+@pytest.mark.parametrize("nothing", [None, NOTHING])
+def test_resource_limit_is_lifted(tracker: QueueTracker, nothing: Resource | None) -> None:
+    """None and an empty vector remove a limit on resources, and keep that on applications."""
+    tracker.increase_resource("root.a", "app-1", ONE)
+    tracker.set_max_resources(ONE)
+    tracker.set_max_applications(1)
+    tracker.set_max_resources(nothing)
+
+    assert tracker.increase_resource("root.a", "app-1", Resource(memory=100))
+    assert not tracker.increase_resource("root.a", "app-2", NOTHING)
 
 
 @pytest.mark.parametrize("nothing", [None, 0])
@@ -55,6 +152,35 @@ def test_kind_is_user_or_group(kind: Any) -> None:  # noqa: ANN401 - anything
         QueueTracker("ana", kind)
 
 
+def test_kind_as_text() -> None:
+    """A kind may be given as a text."""
+    assert QueueTracker("ana", "group").kind is TrackingType.GROUP  # type: ignore[arg-type] # a text
+
+
+@pytest.mark.parametrize("name", ["", None, 3])
+def test_name_is_a_text(name: Any) -> None:  # noqa: ANN401 - anything
+    """A tracker has a name."""
+    with pytest.raises(RequestError, match="a name is a text"):
+        QueueTracker(name, TrackingType.USER)
+
+
+def test_setters_take_a_path_in_any_case(tracker: QueueTracker) -> None:
+    """Queue paths are not case-sensitive, and the root may be named or left empty."""
+    tracker.increase_resource("root.Sales", "app-1", ONE)
+    tracker.set_max_resources(ONE, "ROOT.SALES")
+
+    assert not tracker.increase_resource("root.sales", "app-1", ONE)
+
+
+@pytest.mark.parametrize("count", [-1, True, 1.0, "1", 2**63])
+def test_max_applications_is_a_count(tracker: QueueTracker, count: Wrong) -> None:
+    """A limit on applications is a count."""
+    with pytest.raises(RequestError) as caught:
+        tracker.set_max_applications(count)
+
+    assert str(caught.value) == f"count {count!r}: expected a count of applications, 0 for no limit"
+
+
 @pytest.mark.parametrize(
     ("limit", "reason"),
     [
@@ -69,6 +195,30 @@ def test_max_resources_is_a_limit(tracker: QueueTracker, limit: Wrong, reason: s
         tracker.set_max_resources(limit)
 
     assert str(caught.value) == f"resource {limit!r}: {reason}"
+
+
+def test_unknown_application_gives_nothing_back(tracker: QueueTracker) -> None:
+    """An application releases in the queues where it runs."""
+    tracker.increase_resource("root.a", "app-1", ONE)
+
+    for path, application in (("root.a", "app-2"), ("root.b", "app-1"), ("root", "app-1")):
+        with pytest.raises(NotTrackedError) as caught:
+            tracker.decrease_resource(path, application, ONE)
+        assert (
+            str(caught.value) == f"application {application!r} of user 'sue' in {path!r}: it does not run in that queue"
+        )
+    assert tracker.usage == ONE
+
+
+def test_more_than_held_is_not_given_back(tracker: QueueTracker) -> None:
+    """An application releases at most the amount that it holds, and ends only when it holds nothing."""
+    tracker.increase_resource("root.a", "app-1", Resource(memory=2, pods=1))
+
+    with pytest.raises(ReleaseError, match="holds 1 pods and cannot give back 2"):
+        tracker.decrease_resource("root.a", "app-1", Resource(memory=1, pods=2))
+    with pytest.raises(ReleaseError, match="holds 2 memory and cannot end with 1 left"):
+        tracker.decrease_resource("root.a", "app-1", Resource(memory=1, pods=1), remove_app=True)
+    assert tracker.usage == Resource(memory=2, pods=1)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.tracking_fixtures import NOTHING, ONE
-from ugm import RequestError
+from ugm import RequestError, Resource
 from ugm.tracking import ActiveLimits, GroupTracker, UserTracker
 
 
@@ -24,6 +24,33 @@ def _dev(active_limits: ActiveLimits) -> GroupTracker:
     return GroupTracker("dev", active_limits)
 
 
+def test_new_tracker_is_empty(sue: UserTracker) -> None:
+    """A tracker begins with nothing."""
+    assert (sue.user_name, sue.usage, sue.applications) == ("sue", NOTHING, ())
+
+
+def test_user_and_group_are_charged_together(sue: UserTracker, dev: GroupTracker) -> None:
+    """The usage of an application is charged and refunded to its user and its group."""
+    sue.set_group_for_app("app-1", dev)
+    sue.increase_resource("root.a", "app-1", Resource(memory=4))
+
+    assert (sue.usage, dev.usage) == (Resource(memory=4), Resource(memory=4))
+    sue.decrease_resource("root.a", "app-1", Resource(memory=4), remove_app=True)
+    assert (sue.applications, dev.applications) == ((), ())
+
+
+def test_either_limit_denies_both(sue: UserTracker, dev: GroupTracker) -> None:
+    """A request that the group denies is not charged to the user, and vice versa."""
+    sue.set_group_for_app("app-1", dev)
+    sue.increase_resource("root", "app-1", Resource(memory=1, vcore=1))
+    dev.set_max_resources(Resource(memory=1))
+    sue.set_max_resources(Resource(vcore=1))
+
+    assert not sue.increase_resource("root", "app-1", Resource(memory=1))
+    assert not sue.increase_resource("root", "app-1", Resource(vcore=1))
+    assert sue.usage == dev.usage == Resource(memory=1, vcore=1)
+
+
 def test_without_a_choice_no_group_is_charged(sue: UserTracker, dev: GroupTracker) -> None:
     """An application whose group was not chosen before its first usage is never charged to a group."""
     sue.increase_resource("root", "app-1", ONE)
@@ -34,6 +61,64 @@ def test_without_a_choice_no_group_is_charged(sue: UserTracker, dev: GroupTracke
     assert sue.group_name_for_app("app-1") is None
 
 
+def test_has_group_for_app(sue: UserTracker, dev: GroupTracker) -> None:
+    """No group is a choice too."""
+    assert not sue.has_group_for_app("app-1")
+    sue.set_group_for_app("app-1", None)
+    sue.set_group_for_app("app-2", dev)
+
+    assert sue.has_group_for_app("app-1")
+    assert sue.has_group_for_app("app-2")
+    assert sue.group_name_for_app("app-1") is None
+    assert sue.group_name_for_app("app-2") == "dev"
+
+
+def test_first_choice_stays(sue: UserTracker, dev: GroupTracker, active_limits: ActiveLimits) -> None:
+    """A second choice does nothing, before the first usage and after it."""
+    ops = GroupTracker("ops", active_limits)
+    sue.set_group_for_app("app-1", None)
+    sue.set_group_for_app("app-1", dev)
+    sue.set_group_for_app("app-2", dev)
+    sue.increase_resource("root", "app-2", ONE)
+    sue.set_group_for_app("app-2", ops)
+
+    assert sue.group_name_for_app("app-1") is None
+    assert sue.group_name_for_app("app-2") == "dev"
+
+
+def test_choice_ends_with_the_last_queue(sue: UserTracker, dev: GroupTracker) -> None:
+    """The choice lasts until the application has ended in all of its queues."""
+    sue.set_group_for_app("app-1", dev)
+    sue.increase_resource("root.a", "app-1", ONE)
+    sue.increase_resource("root.b", "app-1", ONE)
+    sue.decrease_resource("root.a", "app-1", ONE, remove_app=True)
+
+    assert sue.has_group_for_app("app-1")
+    sue.decrease_resource("root.b", "app-1", ONE, remove_app=True)
+    assert not sue.has_group_for_app("app-1")
+
+
+def test_denied_first_usage_keeps_the_choice(sue: UserTracker, dev: GroupTracker) -> None:
+    """A denial changes nothing, and keeps the chosen group."""
+    sue.increase_resource("root", "app-1", ONE)
+    sue.set_max_applications(1)
+    sue.set_group_for_app("app-2", dev)
+
+    assert not sue.increase_resource("root", "app-2", ONE)
+    assert sue.group_name_for_app("app-2") == "dev"
+
+
+def test_limits_by_hand(sue: UserTracker) -> None:
+    """The setters limit the user in a queue and below."""
+    sue.increase_resource("root.a", "app-1", ONE)
+    sue.set_max_resources(Resource(memory=2), "root.a")
+    sue.set_max_applications(1, "root.a")
+
+    assert not sue.increase_resource("root.a", "app-2", NOTHING)
+    assert not sue.increase_resource("root.a.b", "app-1", Resource(memory=2))
+    assert sue.increase_resource("root.a.b", "app-1", ONE)
+
+
 def test_group_of_another_partition(sue: UserTracker) -> None:
     """Trackers that do not share their limits cannot be charged together."""
     with pytest.raises(RequestError) as caught:
@@ -41,3 +126,9 @@ def test_group_of_another_partition(sue: UserTracker) -> None:
 
     assert str(caught.value) == "group_tracker 'dev': the tracker belongs to another partition"
     assert not sue.has_group_for_app("app-1")
+
+
+def test_application_without_name(sue: UserTracker) -> None:
+    """A group is chosen for an application that has a name."""
+    with pytest.raises(RequestError, match="an application id is a text of 1 to 256 characters"):
+        sue.set_group_for_app("", None)

@@ -1,0 +1,81 @@
+"""The tracker of a group."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.tracking_fixtures import NOTHING, ONE
+from ugm import RequestError, Resource
+from ugm.tracking import ActiveLimits, GroupTracker, UserTracker
+
+
+@pytest.fixture(name="active_limits")
+def _active_limits() -> ActiveLimits:
+    return ActiveLimits()
+
+
+@pytest.fixture(name="dev")
+def _dev(active_limits: ActiveLimits) -> GroupTracker:
+    return GroupTracker("dev", active_limits)
+
+
+def test_new_tracker_is_empty(dev: GroupTracker) -> None:
+    """A tracker begins with nothing."""
+    assert (dev.group_name, dev.usage, dev.applications) == ("dev", NOTHING, ())
+
+
+def test_members_are_added_up(dev: GroupTracker, active_limits: ActiveLimits) -> None:
+    """The usage of a group is the sum over all applications charged to it, of any user."""
+    for name in ("sue", "bob"):
+        member = UserTracker(name, active_limits)
+        member.set_group_for_app(f"{name}-1", dev)
+        member.increase_resource(f"root.{name}", f"{name}-1", Resource(memory=4))
+
+    assert dev.usage == Resource(memory=8)
+    assert dev.applications == ("bob-1", "sue-1")
+
+
+def test_limit_is_shared(dev: GroupTracker, active_limits: ActiveLimits) -> None:
+    """The usage of one member reduces the free amount for the others."""
+    sue, bob = UserTracker("sue", active_limits), UserTracker("bob", active_limits)
+    sue.set_group_for_app("sue-1", dev)
+    bob.set_group_for_app("bob-1", dev)
+    sue.increase_resource("root", "sue-1", ONE)
+    dev.set_max_resources(Resource(memory=2))
+    dev.set_max_applications(2)
+
+    assert not bob.increase_resource("root", "bob-1", Resource(memory=2))
+    assert bob.increase_resource("root", "bob-1", ONE)
+    assert not sue.increase_resource("root", "sue-1", ONE)
+
+
+def test_by_itself(dev: GroupTracker) -> None:
+    """A group tracker can be charged and refunded without users."""
+    assert dev.increase_resource("root.a", "app-1", ONE)
+    assert (dev.usage, dev.applications) == (ONE, ("app-1",))
+    dev.decrease_resource("root.a", "app-1", ONE, remove_app=True)
+    assert dev.applications == ()
+
+
+def test_charged_through_the_user_alone(dev: GroupTracker, active_limits: ActiveLimits) -> None:
+    """An application of a user cannot be charged or refunded through its group alone."""
+    sue = UserTracker("sue", active_limits)
+    sue.set_group_for_app("app-1", dev)
+    sue.increase_resource("root.a", "app-1", ONE)
+
+    for operation in (dev.increase_resource, dev.decrease_resource):
+        with pytest.raises(RequestError) as caught:
+            operation("root.a", "app-1", ONE)
+        assert str(caught.value) == "application_id 'app-1': the application is charged through its user 'sue'"
+    assert sue.usage == dev.usage == ONE
+
+
+def test_charged_through_the_user_in_any_queue(dev: GroupTracker, active_limits: ActiveLimits) -> None:
+    """Nor can the group alone start an application of a user in a second queue."""
+    sue = UserTracker("sue", active_limits)
+    sue.set_group_for_app("app-1", dev)
+    sue.increase_resource("root.a", "app-1", ONE)
+
+    with pytest.raises(RequestError):
+        dev.increase_resource("root.b", "app-1", ONE)
+    assert dev.usage == ONE
