@@ -22,6 +22,7 @@ def test_limits_of_a_query() -> None:
     assert (lab.name, lab.max_resources, lab.guaranteed) == ("lab", Resource(gpu=6), Resource(gpu=1))
     assert (team.name, team.max_resources, team.guaranteed) == ("team", Resource(gpu=6), Resource(gpu=2))
     assert (lab.borrowable, team.borrowable) == (Resource(gpu=5), Resource(gpu=4))
+    assert (lab.max_applications, lab.running_applications, lab.usage) == (0, 0, Resource(gpu=0))
     assert quota.limits(Pod("?", Resource(), "lab", preemptible=False))[1].max_resources == Resource(gpu=1)
     quota.verify()
     quota.tree.change_request("lab", Resource(gpu=1))
