@@ -220,6 +220,9 @@ ServiceMessage: TypeAlias = Union[  # noqa: UP007 - as above
     Welcome, Result, ErrorMessage, Age, ChangeMessage, Moved, Refused, Pong
 ]
 
+#: The maximum number of bytes of one read.
+_READ_SIZE: Final = 1 << 15
+
 _encode: Final = msgspec.json.Encoder().encode
 #: Return the messages in complete lines.
 decode_client_lines: Final[Callable[[bytes], list[ClientMessage]]] = msgspec.json.Decoder(ClientMessage).decode_lines
@@ -231,7 +234,7 @@ def line(message: ClientMessage | ServiceMessage) -> bytes:
     return _encode(message) + b"\n"
 
 
-class Link(asyncio.Protocol, Generic[_M]):
+class Link(asyncio.BufferedProtocol, Generic[_M]):
     """One end of a connection: receives messages, and sends lines, of which those of one iteration share a write.
 
     Args:
@@ -259,6 +262,8 @@ class Link(asyncio.Protocol, Generic[_M]):
         self._max_unread: Final = max_unread
         self._receive: Final = receive
         self._lost: Final = lost
+        #: Without it, each read would allocate 256 KiB, for which the allocator may call the system three times.
+        self._buffer: Final = bytearray(_READ_SIZE)
         #: The begin of a line whose end was not received yet.
         self._rest = bytearray()
         #: Lines that are sent at the end of this iteration of the loop.
@@ -274,8 +279,13 @@ class Link(asyncio.Protocol, Generic[_M]):
         """Pass the loss on."""
         self._lost()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - as in the base class
+        """Return the buffer for the next bytes."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Pass complete messages on."""
+        data = bytes(memoryview(self._buffer)[:nbytes])
         end = data.rfind(b"\n") + 1
         lines = bytes(self._rest) + data[:end] if end else b""
         self._rest = bytearray(data[end:]) if end else self._rest + data
