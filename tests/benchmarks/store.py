@@ -4,8 +4,8 @@ Usage: python tests/benchmarks/store.py [FOLDER] [--live NUMBER]
 
 FOLDER is where the files are written (a temporary one by default), on the disk to measure. Prints one JSON object:
 
-- `file_8`, `file_40`, `postgres_8`, `postgres_40`: allocations a second by so many threads that each wait for their own
-  ones; runs alternate;
+- `file_8`, `file_40`, `postgres_8`, `postgres_40`: allocations a second by 8 or 40 threads, each of which waits for its
+  own; runs alternate;
 - `open_seconds`: to open a partition with `live` allocations and 4,000 changes that are not folded, as after a kill;
   `load_seconds`: to read its rows and changes; `rows_seconds`: to read the tables of rows alone; `select_seconds`: to
   fetch their columns without decoding them.

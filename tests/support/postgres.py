@@ -63,21 +63,6 @@ class Server:
         with (self.data / "postgresql.conf").open("a") as settings:
             settings.write(f"{_SETTINGS}port = {self.port}\nfsync = {'on' if durable else 'off'}\n")
 
-    def follower(self, folder: Path) -> Server:
-        """Return a server that is to follow this one, with a copy of its data."""
-        made = Server(folder, self.binaries)
-        if os.geteuid() == 0:
-            shutil.chown(folder, "postgres", "postgres")
-        made.execute("pg_basebackup", "--dbname", self.conninfo, "--checkpoint=fast", "--write-recovery-conf",
-            "--pgdata", str(made.data))  # fmt: skip
-        with (made.data / "postgresql.conf").open("a") as settings:
-            settings.write(f"port = {made.port}\n")
-        return made
-
-    def promote(self) -> None:
-        """Follow nobody any more, and take changes."""
-        self._control("promote")
-
     def start(self) -> None:
         """Start, and wait until connections are taken."""
         self._control("start", "--log", str(self.folder / "log"))

@@ -158,7 +158,7 @@ def test_followers(location: StoreLocation) -> None:
 
 
 def test_trimmed_changes(location: StoreLocation) -> None:
-    """Old changes are deleted after they were folded; a follower that needs them is told."""
+    """Old changes are deleted after they were folded; a reader that needs them gets None."""
     with open_store(location, keep_changes=1) as store:
         put(store, submitted(), at=1000)
         put(store, held("a"), at=5000)

@@ -5,7 +5,10 @@ each request that fits is charged to all limits and models, and everything is re
 
 The idea: `ugm.partition.ordering.request_classes` remembers what blocks a request. Only the classes that are open are
 tested, in the order of `ugm.partition.ordering.candidate_order`. Where blocked requests decide about the order, the
-whole pass is made over a copy of the order. It is also made if requests may get or lose reservations.
+whole pass is made over a copy of the order.
+
+With reservations, blocked classes that may get one are tested as well. If a grant ends a reservation, or if priorities
+differ, the whole pass decides who gets it.
 
 The cost: a search takes time in proportion to the classes that may fit. A whole pass, the first search, and the first
 one after a change of queues, limits or nodes read everything.
@@ -249,10 +252,8 @@ class WakeSearch:
         reservations.follow_trial()
         if self._held_back[0] is not reservations.plan:
             self._held_back = reservations.plan, set()
-        key, has_reservation = (
-            (found, *reservations.objection_key(row)),
-            reservations.has_reservation(row.allocation_id),
-        )
+        key = found, *reservations.objection_key(row)
+        has_reservation = reservations.has_reservation(row.allocation_id)
         if key in self._held_back[1] and not has_reservation:
             return True
         candidate = reservations.candidate(row)
