@@ -92,7 +92,11 @@ _OPTIONS: Final = (
         "same location stand by; needs --listen.",
     ),
     click.option("--partition", "partition_name", metavar="NAME", help="The partition of CONFIG for --listen."),
-    click.option("--client-token-file", type=_FILE, help="A file that contains only the token of schedulers."),
+    click.option(
+        "--client-token-file",
+        type=_FILE,
+        help="A file that contains only the token of the clients of --listen, who get the role of administrators.",
+    ),
     click.option("--certificate", type=_FILE, help="The certificate for tls addresses, with its chain (PEM)."),
     click.option("--key", type=_FILE, help="The private key of the certificate, if it is in another file (PEM)."),
 )
@@ -175,8 +179,7 @@ def _chosen(partitions: tuple[PartitionConfig, ...], name: str | None) -> Partit
 def _security(options: JsonObject) -> Any:  # noqa: ANN401 - of an extra
     from ugm.service import Security  # noqa: PLC0415 - needs an extra
 
-    token_file, certificate = options["client_token_file"], options["certificate"]
-    token = token_file.read_text(encoding="utf-8").strip() if token_file else ""
+    token, certificate = _token(options["client_token_file"], "--client-token-file") or "", options["certificate"]
     if certificate is None:
         if options["key"] is not None:
             raise click.UsageError("--key needs --certificate")

@@ -155,6 +155,7 @@ def test_serve(file: Path) -> None:
         (["--store", "quota.db"], 2, "--store needs --listen"),
         (["--partition", "default"], 2, "--partition needs --listen"),
         (["--client-token-file", "SHORT"], 2, "--client-token-file needs --listen"),
+        (["--listen", "unix:/none", "--client-token-file", "EMPTY"], 2, "is empty"),
         (["--certificate", "SHORT"], 2, "--certificate needs --listen"),
         (["--listen", "tls://127.0.0.1:0", "--key", "SHORT"], 2, "--key needs --certificate"),
     ],
