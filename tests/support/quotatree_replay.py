@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from ugm import ConfigError, RequestError
 from ugm.quotatree import (
+    DEFAULT_RESOURCES,
+    DEFAULT_TREE_NAME,
     AllocationResponse,
     Mode,
     QuotaManager,
@@ -56,6 +58,16 @@ _CATEGORIES: Final = {
     ("name", "there is no such node"): "not_found",
     ("name", "a name is"): "bad_name",
     ("new_name", ""): "bad_name",
+}
+
+#: The methods of a cache that MCAD has for one call of another method.
+_SHORTHANDS: Final[Mapping[str, Callable[..., None]]] = {
+    "set_default_tree_name": lambda cache: cache.set_tree_name(DEFAULT_TREE_NAME),
+    "set_default_resource_names": lambda cache: cache.add_resource_names(DEFAULT_RESOURCES),
+    "add_resource_name": lambda cache, name: cache.add_resource_names((name,)),
+    "add_tree_info": lambda cache, info: cache.from_string(
+        info if isinstance(info, str) else json.dumps({"kind": "QuotaTree", "metadata": info, "spec": info})
+    ),
 }
 
 #: Operations that call something unknown "not found", whatever it is.
@@ -209,6 +221,8 @@ class Replay:
         if method == "create_tree":
             view, response = cache.create_tree()
             return {"tree": state(view), "response": _created(response)}
+        if method in _SHORTHANDS:
+            return _ok(_SHORTHANDS[method], cache, *args.values())
         call: Callable[..., object] = getattr(cache, method)
         given = [
             args.get("raw", json.dumps(value)) if key in ("info", "doc", "raw") else value

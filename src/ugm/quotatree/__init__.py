@@ -15,19 +15,21 @@ from ugm.quotatree._forest import Mode
 from ugm.quotatree._node import ConsumerInfo, TreeRequest
 from ugm.quotatree.answers import (
     AllocationResponse,
+    ConsumerView,
     NodeQuota,
+    NodeView,
     QuotaNodeViolation,
     Reason,
     Rejection,
     SoftQuotaViolation,
     TreeCreateResponse,
+    TreeView,
     UpdateResponse,
 )
-from ugm.quotatree.cache import DEFAULT_RESOURCES, DEFAULT_TREE_NAME, TreeCache
 from ugm.quotatree.documents import NodeSpec, consumer_from_struct, parse_consumer
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.models import ForestModel, TreeModel
-from ugm.quotatree.view import ConsumerView, NodeView, TreeView
+from ugm.quotatree.next_tree import DEFAULT_RESOURCES, DEFAULT_TREE_NAME, TreeCache
 
 __all__ = [
     "DEFAULT_RESOURCES",

@@ -15,9 +15,18 @@ from itertools import count, pairwise
 from typing import Final, TypeAlias, final
 
 from ugm.errors import RequestError
+from ugm.quotatree._borrowing import Search
 from ugm.quotatree._node import Consumer, ConsumerInfo, Packing, Rank, TreeNode, TreeRequest, by_arrival
-from ugm.quotatree._search import Search
-from ugm.quotatree.answers import AllocationResponse, NodeQuota, Reason, Rejection
+from ugm.quotatree.answers import (
+    AllocationResponse,
+    ConsumerView,
+    NodeQuota,
+    NodeView,
+    Reason,
+    Rejection,
+    TreeView,
+)
+from ugm.resources import Resource
 
 __all__ = ["Places", "QuotaTree", "TreeOptions"]
 
@@ -78,6 +87,40 @@ class QuotaTree:
         if self.options.check_unrequested:
             mask = self._packing.signs
         return Consumer(info, entry, Rank(*entry[3:]), self._leaves.get(entry.group), packed, mask, freed, size)
+
+    def named(self, amounts: Iterable[int]) -> Resource:
+        """Return amounts that are in the order of the resources by name."""
+        return Resource(dict(zip(self.resources, amounts, strict=True)))
+
+    def view(self) -> TreeView:
+        """Return the current state of the tree."""
+        borrowed = {name: [0] * len(self.resources) for name in self.nodes}
+        lent = {name: [0] * len(self.resources) for name in self.nodes}
+        for consumer in self.consumers.values():
+            leaf, node = consumer.leaf, consumer.node
+            if node is None or leaf is node:
+                continue
+            passed = leaf.path[: leaf.depth - node.depth] if leaf else ()
+            for sums in (lent[node.name], *(borrowed[each.name] for each in passed)):
+                for at, name in enumerate(self.resources):
+                    sums[at] += consumer.entry.request.get(name, 0)
+
+        def node_view(node: TreeNode) -> NodeView:
+            return NodeView(
+                name=node.name,
+                parent=node.parent.name if node.parent else "",
+                depth=node.depth,
+                hard=node.hard,
+                quota=self.named(node.quota),
+                allocated=self.named(node.allocated()),
+                borrowed=self.named(borrowed[node.name]),
+                lent=self.named(lent[node.name]),
+                consumers=tuple(
+                    ConsumerView(one.id, one.entry.group, node.name, *one.entry[2:]) for one in node.consumers()
+                ),
+            )
+
+        return TreeView(self.name, self.resources, tuple(map(node_view, self.nodes.values())))
 
     # Rejections
 

@@ -1,4 +1,4 @@
-"""The results of a quota manager: responses, updates and rejections, all of them values.
+"""The results of a quota manager: responses, updates, rejections and the state of a tree, all of them values.
 
 A rejection holds the numbers of the moment when the request was rejected. Its text is built when it is read. A request
 that a tree or a forest cannot decide about, because something is missing, has violations of its own kinds.
@@ -9,21 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from ugm.decision import Violation
 from ugm.model import SetupViolation
+from ugm.resources import Resource
 
 __all__ = [
     "AllocationResponse",
+    "ConsumerView",
     "InMaintenance",
     "NoGroup",
     "NodeQuota",
+    "NodeView",
     "QuotaNodeViolation",
     "Reason",
     "Rejection",
     "SoftQuotaViolation",
     "TreeCreateResponse",
+    "TreeView",
     "UnknownForest",
     "UnknownNode",
     "UnknownTree",
@@ -221,3 +226,75 @@ class NoGroup(SetupViolation):
 
     __slots__ = ()
     reason = "the request has no group in it"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerView:
+    """A consumer that a tree holds."""
+
+    consumer_id: str
+    group: str
+    #: The node that holds it: its group, or a node above from which it borrows.
+    node: str
+    request: Resource
+    priority: int
+    type: int
+    unpreemptable: bool
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the consumer for JSON."""
+        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node with its quota and the amounts charged to it."""
+
+    name: str
+    #: Empty for the root.
+    parent: str
+    #: 0 for the root.
+    depth: int
+    hard: bool
+    quota: Resource
+    #: The amounts held at the node and below it.
+    allocated: Resource
+    #: The amounts that consumers of groups in or below the node hold above it.
+    borrowed: Resource
+    #: The amounts that the node itself holds for consumers of groups below it.
+    lent: Resource
+    #: The consumers that this node holds, in order of arrival.
+    consumers: tuple[ConsumerView, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the node for JSON."""
+        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+
+
+class TreeView(NamedTuple):
+    """A tree with its nodes, parents first, children by name."""
+
+    name: str
+    resources: tuple[str, ...]
+    nodes: tuple[NodeView, ...]
+
+    @property
+    def consumers(self) -> dict[str, ConsumerView]:
+        """All consumers of the tree, by id."""
+        return {consumer.consumer_id: consumer for node in self.nodes for consumer in node.consumers}
+
+    def to_dict(self, known: Mapping[str, dict[str, object]] = MappingProxyType({})) -> dict[str, Any]:
+        """Return the tree for JSON.
+
+        Args:
+            known: earlier nodes by name. The result shares those that have not changed.
+        """
+        states = {node.name: node.to_dict() for node in self.nodes}
+        nodes = [known[name] if known.get(name) == state else state for name, state in states.items()]
+        return {"name": self.name, "resources": list(self.resources), "nodes": nodes}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Resource):
+        return dict(value.amounts)
+    return [consumer.to_dict() for consumer in value] if isinstance(value, tuple) else value

@@ -29,7 +29,6 @@ __all__ = [
     "parse_consumer",
     "tree_from",
     "tree_from_located",
-    "tree_info_from_text",
 ]
 
 T = TypeVar("T")
@@ -128,15 +127,6 @@ def nodes_from(specs: str | Mapping[str, object]) -> Mapping[str, NodeSpec]:
     return _read(specs, _Schema.nodes)
 
 
-def tree_info_from_text(text: str) -> tuple[str, tuple[str, ...]]:
-    """Read the name and the resources of a tree.
-
-    Raises:
-        ConfigError: lists every problem.
-    """
-    return _read(text, _Schema.tree_info)
-
-
 def _read(source: str | Mapping[str, object], read_as: Callable[[_Schema, Located, str], T]) -> T:
     if isinstance(source, Mapping):
         schema, item = _Schema("<struct>"), from_struct(source)
@@ -193,10 +183,6 @@ class _Schema:
             self.refuse(where if where.line else item, "kind", "kind-unknown", f"expected {kind!r}, found {found!r}")
         metadata = self.fields(*document["metadata"], ("name",))
         return {**self.fields(*document["spec"], keys), "name": metadata["name"]}
-
-    def tree_info(self, item: Located, path: str) -> tuple[str, tuple[str, ...]]:
-        info = self.fields(item, path, ("name", "resourceNames"))
-        return self.text(*info["name"]), self.names(*info["resourceNames"])
 
     def nodes(self, item: Located, path: str) -> dict[str, NodeSpec]:
         return {

@@ -23,9 +23,8 @@ from ugm.identity import is_name
 from ugm.quotatree._forest import Forest, ManagedTree, Mode, Registry
 from ugm.quotatree._node import ConsumerInfo
 from ugm.quotatree._tree import TreeOptions
-from ugm.quotatree.answers import AllocationResponse, Reason, UpdateResponse
-from ugm.quotatree.cache import TreeCache
-from ugm.quotatree.view import TreeView, view_of
+from ugm.quotatree.answers import AllocationResponse, Reason, TreeView, UpdateResponse
+from ugm.quotatree.next_tree import TreeCache
 
 __all__ = ["QuotaManager"]
 
@@ -378,7 +377,7 @@ class QuotaManager:
         Raises:
             RequestError: there is no such tree.
         """
-        return view_of(self._registry.tree(tree_name).tree)
+        return self._registry.tree(tree_name).tree.view()
 
     @locked
     def verify(self) -> None:

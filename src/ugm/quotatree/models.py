@@ -42,8 +42,8 @@ from ugm.quotatree.answers import (
     UnknownNode,
     UnknownTree,
 )
+from ugm.quotatree.limits import all_limits, borrowers, node_names, order_nodes, path_limits, room_below
 from ugm.quotatree.manager import QuotaManager
-from ugm.quotatree.view import all_limits, borrowers, node_names, order_nodes, path_limits, room_below, view_of
 
 __all__ = ["ForestModel", "TreeModel"]
 
@@ -339,7 +339,7 @@ class _Model(ReportingModel, ABC):
 
         The states share the nodes that have not changed, so they must not be modified.
         """
-        views = [(managed.name, view_of(managed.tree)) for managed in self._managed()]
+        views = [(managed.name, managed.tree.view()) for managed in self._managed()]
         mode = self._registry.mode.value
 
         def state() -> JsonMapping:

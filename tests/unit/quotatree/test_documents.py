@@ -170,14 +170,6 @@ def test_several_nodes_are_added_together_or_not_at_all() -> None:
     assert cache.get_node_names() == ("g",)
 
 
-def test_tree_info() -> None:
-    """A name and resources can be read by themselves."""
-    cache = TreeCache()
-    cache.add_tree_info('{"name": "N", "resourceNames": ["b", "", "a", "b"]}')
-
-    assert (cache.get_tree_name(), cache.get_resource_names()) == ("N", ("a", "b"))
-
-
 def test_document_merges() -> None:
     """A document adds its nodes and resources to those that are there; clearing forgets all."""
     cache = TreeCache()

@@ -94,7 +94,7 @@ def test_try_in_maintenance(scene: Scene) -> None:
         lambda: TreeCache().get_renamed_node([]),  # type: ignore[arg-type]  # what is tested
         lambda: TreeCache(5),  # type: ignore[arg-type]  # what is tested
         lambda: TreeCache(lock=5),  # type: ignore[arg-type]  # what is tested
-        lambda: TreeCache().add_resource_name(5),  # type: ignore[arg-type]  # what is tested
+        lambda: TreeCache().add_resource_names((5,)),  # type: ignore[arg-type]  # what is tested
         lambda: TreeCache().set_tree_name(None),  # type: ignore[arg-type]  # what is tested
     ],
 )
@@ -110,7 +110,6 @@ def test_views_are_values(scene: Scene) -> None:
     scene.manager.deallocate("T", "held")
 
     assert before.consumers["held"].request == Resource(cpu=1)
-    assert not before.consumers["held"].is_borrowing
 
 
 def test_threads() -> None:

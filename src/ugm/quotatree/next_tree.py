@@ -1,7 +1,7 @@
-"""The cache of a tree: its next version, which takes effect when the tree is updated.
+"""The next version of a tree, which takes effect when the tree is updated.
 
-The cache records the renames of nodes since the last update, including chains (a to b to c) and swaps, so that
-consumers follow their node.
+MCAD calls it the *cache* of the tree. It records the renames of nodes since the last update, including chains (a to b
+to c) and swaps, so that consumers follow their node.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
 from ugm.quotatree._node import Packing, TreeNode
 from ugm.quotatree._tree import QuotaTree, TreeOptions
-from ugm.quotatree.answers import TreeCreateResponse
-from ugm.quotatree.documents import NodeSpec, nodes_from, tree_from, tree_info_from_text
-from ugm.quotatree.view import TreeView, view_of
+from ugm.quotatree.answers import TreeCreateResponse, TreeView
+from ugm.quotatree.documents import NodeSpec, nodes_from, tree_from
 
 __all__ = ["DEFAULT_RESOURCES", "DEFAULT_TREE_NAME", "TreeCache"]
 
@@ -66,18 +65,10 @@ class TreeCache:
         _require_text("tree_name", tree_name)
         self._name = tree_name
 
-    def set_default_tree_name(self) -> None:
-        """Set the name to `ugm.quotatree.DEFAULT_TREE_NAME`."""
-        self.set_tree_name(DEFAULT_TREE_NAME)
-
     @locked
     def get_resource_names(self) -> tuple[str, ...]:
         """Return the resources of the next tree, sorted."""
         return tuple(sorted(self._resources))
-
-    def add_resource_name(self, name: str) -> None:
-        """Add a resource. An empty name is ignored."""
-        self.add_resource_names((name,))
 
     def add_resource_names(self, names: Iterable[str]) -> None:
         """Add several resources. Empty names are ignored."""
@@ -91,19 +82,6 @@ class TreeCache:
         """Remove a resource."""
         _require_text("name", name)
         self._resources.discard(name)
-
-    def set_default_resource_names(self) -> None:
-        """Add the `ugm.quotatree.DEFAULT_RESOURCES`."""
-        self.add_resource_names(DEFAULT_RESOURCES)
-
-    def add_tree_info(self, text: str) -> None:
-        """Read a name and resources to add, ``{"name": ..., "resourceNames": [...]}``.
-
-        Raises:
-            ConfigError: the document is malformed.
-        """
-        name, resources = tree_info_from_text(text)
-        self._merge(name, resources)
 
     # Nodes
 
@@ -208,13 +186,6 @@ class TreeCache:
             part.clear()
 
     @locked
-    def to_struct(self) -> dict[str, object]:
-        """Return the tree document, which `from_struct` reads."""
-        nodes = {name: node.to_dict() for name, node in self._nodes.items()}
-        spec = {"resourceNames": sorted(self._resources), "nodes": nodes}
-        return {"kind": "QuotaTree", "metadata": {"name": self._name}, "spec": spec}
-
-    @locked
     def create_tree(self) -> tuple[TreeView, TreeCreateResponse]:
         """Build the tree, without changing the manager.
 
@@ -222,7 +193,7 @@ class TreeCache:
         the defaults in the cache. The response has the name from before.
         """
         tree, response = self._build(TreeOptions())
-        return view_of(tree), response
+        return tree.view(), response
 
     @locked
     def next_tree(self, options: TreeOptions) -> tuple[QuotaTree, TreeCreateResponse, Mapping[str, str]]:

@@ -1,4 +1,4 @@
-"""The search for the node that can hold a consumer, and for the consumers that have to move or leave.
+"""The rule of borrowing: which node holds a consumer, up to a hard quota, and which consumers move or leave.
 
 The problem: a request may fit its group, borrow from a node above, displace consumers that borrow, or preempt consumers
 of lower priority. A rejected request must leave the tree unchanged. If the search changed the tree on its way, every
