@@ -1,4 +1,4 @@
-"""A heap with keys that change, for the children or applications of one queue in `ugm.ordering.order_tree`.
+"""A heap with keys that change, for the children or applications of one queue in `ugm.ordering.request_order`.
 
 A change of a key adds an entry. Outdated entries stay until they come to the top, so a change takes time proportional
 to the logarithm of the number of siblings.

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, final
 from ugm.configuration import PartitionConfig, QueueConfig
 from ugm.configuration.scheduler import RESERVATION
 from ugm.identity import ROOT, ancestors
-from ugm.ordering.order_tree import SortSettings
+from ugm.ordering.request_order import SortSettings
 
 __all__ = ["POLICY", "PROPERTIES", "QUEUE_POLICY", "QueueSettings", "is_valid_value"]
 

@@ -12,8 +12,8 @@ import pytest
 from support.vectors import cases, of_visible_folder, vectors
 from ugm import AllocationRequest, Resource
 from ugm.fairness import Level
-from ugm.ordering.order_tree import OrderTree, SortSettings
 from ugm.ordering.ratios import Ratio, fair_maximum
+from ugm.ordering.request_order import OrderTree, SortSettings
 
 ALL: Final = vectors("ordering/queues")
 

@@ -1,6 +1,6 @@
 """The order of the pending requests of a partition: the facts that decide it, and an order that follows their changes.
 
-The comparison is not here: `ugm.ordering.order_tree` keeps the keys and searches the tree.
+The comparison is not here: `ugm.ordering.request_order` keeps the keys and searches the tree.
 
 The lock of the partition must be held while the facts are read, and computing an order takes much longer. So only
 values that never change in place are copied under the lock, and the order is built and searched without it. An order of
@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.identity import ROOT
 from ugm.model import Claim, OrderNode, TreeOrderModel, UserRank
-from ugm.ordering.order_tree import OrderedApplication, OrderTree, RankKey
+from ugm.ordering.request_order import OrderedApplication, OrderTree, RankKey
 from ugm.ordering.sort_settings import QueueSettings
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.application import Application, ApplicationCopy, ApplicationInfo

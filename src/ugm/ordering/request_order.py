@@ -24,8 +24,8 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
 
 from ugm.model import UserRank
-from ugm.ordering.comparison import Comparison, SortKeys
 from ugm.ordering.ratios import ZERO_RATIO, Ratio, Shares, shares
+from ugm.ordering.reasons import Comparison, SortKeys
 from ugm.ordering.sibling_heap import HeapItem, HeapKey, Siblings
 
 __all__ = [
