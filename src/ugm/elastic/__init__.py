@@ -1,11 +1,11 @@
 """Elastic quotas: a guaranteed minimum, a maximum, and a fair share that is borrowed and returned."""
 
-from ugm.elastic.declared import declared_group
+from ugm.elastic.admission import AdmissionRules, GroupStatus, RuntimeViolation, status
+from ugm.elastic.eviction import ElasticPreemptionPlan, RevokePlan
 from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, GroupError, Refusal
-from ugm.elastic.limits import GroupStatus, status
 from ugm.elastic.model import ElasticModel
-from ugm.elastic.pods import AdmissionRules, ElasticPreemptionPlan, Pod, RevokePlan, RuntimeViolation
-from ugm.elastic.quota import ElasticQuota
+from ugm.elastic.pods import Pod
+from ugm.elastic.quota import ElasticQuota, declared_group
 from ugm.elastic.sharing import Sharer, SharingResult, SharingRound, share
 from ugm.elastic.tree import ElasticTree, verify
 

@@ -1,7 +1,7 @@
 """Elastic groups as they are configured: guaranteed minimum, maximum, weight, and the place in the tree.
 
 An `ElasticGroup` is an immutable value. It may violate the rules, for example with a minimum above the maximum:
-`ugm.elastic.rules` checks it, and a tree accepts every group whose parts have the right types.
+`ugm.elastic.validation` checks it, and a tree accepts every group whose parts have the right types.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Key Concept" and "API".
 """

@@ -19,9 +19,9 @@ from ugm.configuration.model_kinds import (
     source_findings,
 )
 from ugm.configuration.scheduler import Finding, Path
-from ugm.elastic.declared import broken_rules
 from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP
 from ugm.elastic.model import ElasticModel
+from ugm.elastic.quota import broken_rules
 from ugm.errors import quote
 from ugm.identity import MAX_NAME, is_name
 

@@ -1,8 +1,8 @@
-"""Elastic quotas for a scheduler: checked changes of groups, counted pods, admission and eviction plans.
+"""Elastic quotas, also declared ones: checked changes of groups, counted pods, admission and eviction plans.
 
-`ElasticQuota` combines the tree of groups (`ugm.elastic.tree`), the rules for changes of groups (`ugm.elastic.rules`),
-the index of pods (`ugm.elastic.pods`), and the decisions about them (`ugm.elastic.pods`, `ugm.elastic.pods`).
-It has no lock: its owner has one.
+`ElasticQuota` combines the tree of groups (`ugm.elastic.tree`), the rules for changes of groups
+(`ugm.elastic.validation`), the index of pods (`ugm.elastic.pods`), and the decisions about them
+(`ugm.elastic.admission`, `ugm.elastic.eviction`). It has no lock: its owner has one.
 
 All counts follow from the pods. If an exception from outside interrupts a change of a pod, call
 `ElasticQuota.recount`, as a partition does.
@@ -10,12 +10,26 @@ All counts follow from the pods. If an exception from outside interrupts a chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar, final
 
 from ugm.arguments import require_instance
+from ugm.configuration import ElasticConfig, ElasticGroupConfig
 from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation
+from ugm.elastic.admission import (
+    GROUP,
+    AdmissionRules,
+    GroupAdmission,
+    RuntimeViolation,
+    all_limits,
+    limits_of,
+    missing_request,
+    refusal_of,
+)
+from ugm.elastic.eviction import ElasticPreemptionPlan, RevokePlan, plan_preemption, plan_revoke
 from ugm.elastic.group import (
     DEFAULT_GROUP,
     ROOT_GROUP,
@@ -23,31 +37,17 @@ from ugm.elastic.group import (
     ElasticGroup,
     GroupError,
     Refusal,
+    parents_first,
     require_group,
 )
-from ugm.elastic.limits import all_limits, limits_of, missing_request, refusal_of
-from ugm.elastic.pods import (
-    GROUP,
-    AdmissionRules,
-    ElasticPreemptionPlan,
-    GroupAdmission,
-    Pod,
-    PodIndex,
-    RevokePlan,
-    RuntimeViolation,
-    TrackedPod,
-    plan_preemption,
-    plan_revoke,
-    require_pod,
-    require_texts,
-)
-from ugm.elastic.rules import BrokenRule, refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
+from ugm.elastic.pods import Pod, PodIndex, TrackedPod, require_pod, require_texts
 from ugm.elastic.tree import ElasticTree, verify
+from ugm.elastic.validation import BrokenRule, refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
 from ugm.errors import RequestError
 from ugm.identity import is_name
-from ugm.resources import Resource
+from ugm.resources import MAX_QUANTITY, Resource
 
-__all__ = ["ElasticQuota"]
+__all__ = ["ElasticQuota", "broken_rules", "declared_group", "declared_quota", "unlimited_total"]
 
 AnswerT = TypeVar("AnswerT")
 
@@ -538,3 +538,79 @@ def _refuse(group: str, broken: Iterable[BrokenRule]) -> None:
 
 def _times(sign: int, amounts: Resource) -> Resource:
     return amounts if sign > 0 else Resource({name: -amount for name, amount in amounts.amounts.items()})
+
+
+# The quota that a configuration declares
+
+#: The fields that a group and its configuration share.
+_SHARED: Final = tuple(name for name in ElasticGroup._fields if name in ElasticGroupConfig.__dataclass_fields__)
+
+
+def declared_group(config: ElasticGroupConfig) -> ElasticGroup:
+    """Return the group that a configuration declares.
+
+    >>> declared_group(ElasticGroupConfig("ml", max=Resource(gpu=4))).parent
+    'koordinator-root-quota'
+
+    Raises:
+        RequestError: *config* is not an ElasticGroupConfig.
+    """
+    require_instance("config", config, ElasticGroupConfig)
+    group = ElasticGroup(**{name: getattr(config, name) for name in _SHARED})
+    return group._replace(parent=config.parent or ROOT_GROUP, tree_id=config.tree_id or None)
+
+
+def declared_quota(config: ElasticConfig) -> ElasticQuota:
+    """Return elastic quotas with the groups of a configuration, without pods.
+
+    Raises:
+        GroupError: the groups violate rules.
+        RequestError: a field of a group is invalid.
+    """
+    quota = _empty_quota(config)
+    refusals = tuple(refusal for _, refusal in _create(quota, config))
+    if refusals:
+        raise GroupError(refusals)
+    return quota
+
+
+def broken_rules(config: ElasticConfig) -> Iterator[tuple[int, Refusal]]:
+    """Yield every rule that the groups of a configuration violate, with the position of the group.
+
+    A group is compared with the groups above it even if these violate rules themselves.
+    """
+    return _create(_empty_quota(config), config)
+
+
+def unlimited_total(config: ElasticConfig) -> Resource:
+    """Return an amount of every resource of the groups that is never exhausted.
+
+    It is twice the sum of the maximums, which leaves as much for the default group, but at least the largest amount of
+    a configuration. It may exceed 64 bits.
+    """
+    sums = Counter[str]()
+    for group in config.groups:
+        sums.update(group.max.amounts)
+    return Resource({name: max(2 * amount, MAX_QUANTITY) for name, amount in sums.items()})
+
+
+def _empty_quota(config: ElasticConfig) -> ElasticQuota:
+    total = unlimited_total(config) if config.total is None else config.total
+    rules = AdmissionRules(by_runtime=not config.ignore_runtime, check_parents=config.check_parents)
+    tree = ElasticTree(total, scale_min=config.scale_min)
+    return ElasticQuota(tree, rules=rules, preempt_in_default=config.preempt_in_default)
+
+
+def _create(quota: ElasticQuota, config: ElasticConfig) -> Iterator[tuple[int, Refusal]]:
+    """Create all groups, parents first, and yield each refusal with the position of its group."""
+    groups = [declared_group(group) for group in config.groups]
+    positions = {id(group): position for position, group in enumerate(groups)}
+    for group in parents_first(groups):
+        try:
+            quota.create(group)
+        except GroupError as error:
+            yield from ((positions[id(group)], refusal) for refusal in error.refusals)
+            if quota.tree.nodes.get(group.name) is None:
+                # The groups below it are compared with it nevertheless.
+                with suppress(GroupError):
+                    quota.tree.put(group)

@@ -1,6 +1,6 @@
 """The tree of elastic groups: their requests, their usage and their runtimes, always consistent.
 
-A tree checks only its structure: it refuses an unknown parent and a cycle. `ugm.elastic.rules` checks changes, and
+A tree checks only its structure: it refuses an unknown parent and a cycle. `ugm.elastic.validation` checks changes, and
 `ugm.elastic.ElasticQuota` uses both. Every change and every read follows the path from a group to the root.
 
 Every answer follows from the present groups, requests and total. It does not depend on the order in which these came
@@ -26,7 +26,7 @@ from ugm.elastic.group import (
     parents_first,
     require_group,
 )
-from ugm.elastic.nodes import GroupNode, ResourceNode
+from ugm.elastic.runtime import GroupNode, ResourceNode
 from ugm.elastic.sharing import ChildShares
 from ugm.errors import InvariantError, RequestError
 from ugm.resources import Resource
@@ -364,17 +364,9 @@ class ElasticTree:
         """Return the request of a group to its parent: its request up to its maximum."""
         return self._read(name, lambda node: node.limited_request)
 
-    def non_preemptible_request(self, name: str) -> Resource:
-        """Return the requests of non-preemptible pods in and below a group."""
-        return self._read(name, lambda node: node.non_preemptible_request)
-
     def used(self, name: str) -> Resource:
         """Return the usage in and below a group."""
         return self._read(name, lambda node: node.used)
-
-    def non_preemptible_used(self, name: str) -> Resource:
-        """Return the usage of non-preemptible pods in and below a group."""
-        return self._read(name, lambda node: node.non_preemptible_used)
 
     def _read(self, name: str, field: Callable[[ResourceNode], int]) -> Resource:
         nodes = self.node(name).resources.items()

@@ -11,7 +11,7 @@ from ugm._documents.loader import Document, DocumentFormat, ReadDocument
 from ugm._json_values import Json
 from ugm.configuration import ElasticGroupConfig
 from ugm.configuration.scheduler import Path
-from ugm.elastic.rules import refusals_of_amounts
+from ugm.elastic.validation import refusals_of_amounts
 from ugm.errors import RequestError
 from ugm.kubernetes.elastic_quotas import review_elastic_quota
 

@@ -78,18 +78,14 @@ def test_life_of_a_pod() -> None:
 
     one.start("p")
     one.start("p")
-    assert (one.tree.used("a"), one.tree.non_preemptible_used("a"), one.is_running("p")) == (TEN, TEN, True)
+    assert (one.tree.used("a"), one.is_running("p")) == (TEN, True)
 
     one.stop("p")
     one.stop("p")
     assert (one.tree.request("a"), one.tree.used("a")) == (TEN, Resource())
 
     one.forget("p")
-    assert (one.tree.request("a"), one.tree.non_preemptible_request(ROOT_GROUP), one.has_pod("p")) == (
-        Resource(),
-        Resource(),
-        False,
-    )
+    assert (one.tree.has_counts, one.has_pod("p")) == (False, False)
 
 
 @pytest.mark.parametrize(

@@ -198,8 +198,8 @@ def test_firm_is_counted_apart(tree: ElasticTree) -> None:
     tree.change_request("a", Resource(cpu=9), non_preemptible=Resource(cpu=4))
     tree.change_used("a", Resource(cpu=6), non_preemptible=Resource(cpu=3))
 
-    assert tree.non_preemptible_request("p") == Resource(cpu=4)
-    assert tree.non_preemptible_used(ROOT_GROUP) == Resource(cpu=3)
+    assert tree.node("p").resources["cpu"].non_preemptible_request == 4
+    assert tree.root.resources["cpu"].non_preemptible_used == 3
 
 
 def test_copy_is_independent(tree: ElasticTree) -> None:

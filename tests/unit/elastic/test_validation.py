@@ -20,7 +20,7 @@ from ugm.elastic import (
     Pod,
     Refusal,
 )
-from ugm.elastic.nodes import GroupNode, ResourceNode
+from ugm.elastic.runtime import GroupNode, ResourceNode
 
 MOST = Resource(vcore=100_000, memory=2**30)
 HALF = Resource(vcore=50_000)

@@ -1,4 +1,4 @@
-"""The nodes of the tree of elastic groups: one for each group, and one for each resource of a group.
+"""The runtime of a group: the nodes of the tree of elastic groups, one for each resource of a group.
 
 The resource nodes of one resource form a tree of their own, which does not depend on other resources. A resource node
 stores the request and usage of its pods even if the maximum of the group does not name the resource, but counts them

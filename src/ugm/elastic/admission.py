@@ -1,32 +1,152 @@
-"""The limits of elastic groups, the amounts that groups lend each other, and the state of a group, all as values.
+"""The admission of a pod: the limits of its group, of its minimum and of the groups above, also as values.
 
-A group is guaranteed its minimum, scaled down in a shortage. Its share is its runtime, or its minimum if that is more.
-A group that uses more than its share uses what others are guaranteed or entitled to. This decides which allocations a
-group has to return.
+A pod is compared with the runtime of its group, the minimum of its group, and the groups above. Only resources
+that the pod requests are checked. A resource that exceeds its limit already does not deny a pod that requests none of
+it. A resource that the maximum of the group does not name is not counted at all.
 
-The admission of a pod compares its group with the runtime, which rises as soon as the group requests more. Usage of
-other groups does not fall at the same moment. Therefore the groups together may use more than the cluster has, and
-`overuse` yields what they have to release for the request.
+Source: Koordinator, multi-hierarchy elastic quota management, "PreFilter" and "Min Guarantee and Preemption".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm._json_values import JsonObject
 from ugm.arguments import require_instance
 from ugm.decision import EffectiveLimit, Violation
-from ugm.elastic.group import BUILT_IN, ROOT_GROUP, SYSTEM_GROUP
-from ugm.elastic.nodes import GroupNode, ResourceNode
-from ugm.elastic.pods import GROUP, MINIMUM, AdmissionRules
+from ugm.elastic.group import ROOT_GROUP, SYSTEM_GROUP
+from ugm.elastic.runtime import GroupNode, ResourceNode
 from ugm.elastic.tree import ElasticTree
-from ugm.model import Borrower, Guarantee
 from ugm.resources import Resource
 
-__all__ = ["GroupStatus", "all_limits", "borrowers", "limits_of", "missing_request", "overuse", "refusal_of", "status"]
+__all__ = [
+    "GROUP",
+    "MINIMUM",
+    "AdmissionRules",
+    "GroupAdmission",
+    "GroupStatus",
+    "RuntimeViolation",
+    "all_limits",
+    "limits_of",
+    "missing_request",
+    "refusal_of",
+    "status",
+]
+
+#: The kinds of the violations.
+GROUP: Final = "elastic group"
+MINIMUM: Final = "elastic group minimum"
+
+_NONE_FREED: Final[Mapping[str, int]] = MappingProxyType({})
+
+#: The node of each requested resource, its name, and the requested amount.
+_Requested: TypeAlias = list[tuple[ResourceNode, str, int]]
+
+
+@final
+class RuntimeViolation(Violation):
+    """A violation of the runtime of a group. The runtime can increase when other groups request less.
+
+    A request that no increase can help is reported as a plain `ugm.Violation` instead; see `ElasticQuota.never`.
+    """
+
+    __slots__ = ()
+
+    @property
+    def can_wait(self) -> bool:
+        """True: waiting can help."""
+        return True
+
+
+class AdmissionRules(NamedTuple):
+    """The rules for admitting pods."""
+
+    #: True: the limit is the runtime of the group. False: the maximum, independent of the usage of other groups.
+    by_runtime: bool = True
+    #: Whether the groups above limit a pod as well. Koordinator's default is False.
+    check_parents: bool = True
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GroupAdmission:
+    """The check of pods against the limits of their groups.
+
+    Args:
+        tree: the groups.
+        rules: the rules for admitting pods.
+    """
+
+    tree: ElasticTree
+    rules: AdmissionRules
+
+    def room(self, group: str, resource: str) -> int | None:
+        """Return the most of a resource with which an expected pod fits a group; None if that is not limited."""
+        found = self.tree.nodes.get(group)
+        node = None if found is None else found.resources.get(resource)
+        if node is None or not node.is_limited:
+            return None
+        return (node.runtime() if self.rules.by_runtime else node.max) - node.used
+
+    def violations(
+        self, group: str, usage: Resource, *, preemptible: bool = True, freed: Mapping[str, int] = _NONE_FREED
+    ) -> Iterator[Violation]:
+        """Yield every limit that *usage* would exceed: of the group, of its minimum, and of the groups above.
+
+        The groups above are in order from the parent upwards, without the root.
+
+        Args:
+            group: the group of the pod.
+            usage: the request of the pod.
+            preemptible: whether the pod may be evicted; otherwise it must fit the minimum of the group.
+            freed: the usage in the group that is released for the pod.
+        """
+        node = self.tree.node(group)
+        requested = [
+            (resource, name, amount)
+            for name, amount in usage.amounts.items()
+            if amount > 0 and (resource := node.resources.get(name)) and resource.is_limited
+        ]
+        for resource, name, amount in requested:
+            yield from self._limit_violations(resource, name, amount, freed)
+        if not preemptible:
+            yield from _minimum_violations(node, requested)
+        levels = [(above, name, amount) for resource, name, amount in requested for above in self._above(resource)]
+        for above, name, amount in sorted(levels, key=lambda level: -self.tree.nodes[level[0].name].depth):
+            yield from self._limit_violations(above, name, amount, freed)
+
+    def _above(self, node: ResourceNode) -> Iterator[ResourceNode]:
+        """Yield the nodes above a node that limit it too, without the root."""
+        while self.rules.check_parents and node.parent is not None and node.parent.parent is not None:
+            node = node.parent
+            if node.is_limited:
+                yield node
+
+    def _limit_violations(
+        self, node: ResourceNode, name: str, amount: int, freed: Mapping[str, int]
+    ) -> Iterator[Violation]:
+        used = node.used - freed.get(name, 0)
+        if not self.rules.by_runtime:
+            if used + amount > node.max:
+                yield Violation(GROUP, node.name, "", "", name, node.max, used, amount)
+            return
+        runtime = node.runtime()
+        if used + amount > runtime:
+            yield RuntimeViolation(GROUP, node.name, "", "", name, runtime, used, amount)
+
+
+def _minimum_violations(group: GroupNode, requested: _Requested) -> Iterator[Violation]:
+    """Yield where non-preemptible pods would use more than the minimum of their group."""
+    minimums = group.group.min if group.group is not None else Resource()
+    for node, name, amount in requested:
+        used = node.non_preemptible_used
+        if name in minimums and used + amount > node.min:
+            yield Violation(MINIMUM, group.name, "", "", name, node.min, used, amount)
+
 
 #: The groups that limit nothing.
 _WITHOUT_LIMITS: Final = (ROOT_GROUP, SYSTEM_GROUP)
@@ -115,71 +235,6 @@ def _limit(
         running_applications=0,
         guaranteed=guaranteed,
     )
-
-
-def overuse(tree: ElasticTree, group: str, usage: Resource) -> Iterator[Violation]:
-    """Yield each resource of the cluster of which other groups have to release a part for a request.
-
-    Only resources that the group of the request limits are compared. The limit is the total, but at least what the
-    group uses with the request: a minimum that is not scaled, or a maximum as the only limit, may exceed the total.
-    Then all other usage has to be released, and the request fits if there is none.
-
-    Args:
-        tree: the groups.
-        group: the group of the request.
-        usage: the request.
-    """
-    resources = tree.node(group).resources
-    for name, total in tree.total.amounts.items():
-        node, amount = resources.get(name), usage.get(name, 0)
-        if amount <= 0 or node is None or not node.is_limited:
-            continue
-        used, limit = tree.root.resources[name].used, max(total, node.used + amount)
-        if used + amount > limit:
-            yield Violation(GROUP, tree.root.name, "", "", name, limit, used, amount)
-
-
-def borrowers(tree: ElasticTree, group: str, usage: Resource, pods: Mapping[str, Sequence[str]]) -> Iterator[Borrower]:
-    """Yield all groups with pods that compete with a group, except the group itself.
-
-    Args:
-        tree: the groups, in which the request of *usage* counts.
-        group: the group of the request.
-        usage: the request.
-        pods: the names of the running pods of each group.
-    """
-    claimant = _sharing_path(tree.node(group))
-    for name in sorted(pods):
-        path = _sharing_path(tree.node(name))
-        if name == group or name in BUILT_IN:
-            continue
-        own = [node for node in path if node not in claimant]
-        side = [node for node in claimant if node not in path]
-        entitled = tuple(guarantee for node in side for guarantee in _guarantees(node, usage))
-        guarantees = tuple(guarantee for node in own for guarantee in _guarantees(node))
-        yield Borrower(GROUP, name, entitled, guarantees, tuple(pods[name]))
-
-
-def _sharing_path(node: GroupNode) -> list[GroupNode]:
-    """Return a group and the groups above it, without the root."""
-    return list(node.path())[:-1]
-
-
-def _guarantees(group: GroupNode, usage: Resource | None = None) -> Iterator[Guarantee]:
-    """Yield the guarantees of a group for each resource that it limits; its usage includes *usage*."""
-    for name, node in sorted(group.resources.items()):
-        if node.is_limited:
-            guaranteed = node.scaled_min()
-            used = node.used + (0 if usage is None else usage.get(name, 0))
-            yield Guarantee(
-                GROUP,
-                group.name,
-                f"elastic group {group.name!r}",
-                name,
-                guaranteed,
-                max(guaranteed, node.runtime()),
-                used,
-            )
 
 
 _NOTHING: Final = Resource()
