@@ -14,7 +14,7 @@ from ugm import Partition, RequestError, Resource, UserGroup
 from ugm.budgets import Budget, Budgets
 from ugm.configuration import PartitionConfig
 from ugm.elastic import ElasticTree
-from ugm.fairness import BinnedUsage, ContinuousUsage, FairRank, ShareTree, cost, weighted_usage
+from ugm.fairness import BinnedUsage, ContinuousUsage, FairRank, ShareTree
 from ugm.queues import Acl, PlacementRules, path_allows
 from ugm.quotatree import ConsumerInfo
 from ugm.simulation import Job, JobMapping, simulate
@@ -59,13 +59,7 @@ WRONG: list[tuple[Callable[[Any], object], str, list[Any]]] = [
     (ShareTree({}, {}).rank({}).node, "path", [[]]),
     (lambda accounts: FairRank(accounts, {}, frozenset(), {}, 1), "accounts", [None]),
     (lambda users: FairRank({}, {}, users, {}, 1), "with_users", [None, "x"]),
-    (lambda usage: cost(usage, 1), "usage", [None, 7, {"gpu": "1"}, {"gpu": 1.5}]),
-    (lambda seconds: cost({}, seconds), "seconds", [None, 1.5, True]),
-    (lambda weights: cost({}, 1, weights), "weights", [7, {"gpu": 0.5}]),
-    (lambda used: weighted_usage(used, 1), "consumed", [None, {"gpu": "1/2"}]),
-    (lambda weight: weighted_usage({}, weight), "queue_weight", [None, 0.5]),
-    (lambda penalty: weighted_usage({}, 1, penalty=penalty), "penalty", [[1]]),
-    (lambda weights: weighted_usage({}, 1, weights=weights), "weights", [{"gpu": -1}]),
+    (lambda weights: ContinuousUsage(half_life=1, weights=weights), "weights", [7, {"gpu": 0.5}, {"gpu": -1}]),
     (lambda records: list(JobMapping().jobs(records)), "records", [None, "x", [7]]),
     (lambda jobs: simulate(jobs, CONFIG), "jobs", [None, "x", [7]]),
     (lambda config: simulate([], config), "config", [{}, None]),

@@ -1,6 +1,6 @@
 """Scheduling order and fair shares: the queue, application, request or user that comes next.
 
-`ugm.ordering.order_tree` orders the pending requests of a tree of queues, by priorities, ratios and ranks.
+`ugm.ordering.request_order` orders the pending requests of a tree of queues, by priorities, ratios and ranks.
 
 A `ShareTree` ranks users by the shares and the usage of their accounts. `BinnedUsage` and `ContinuousUsage` measure
 that usage so that old usage counts less. `FairShares` combines both for the users of a partition. All amounts, times
@@ -9,14 +9,13 @@ caller passes every time.
 """
 
 from ugm.fairness.binned_usage import BinnedUsage, bins_for
-from ugm.fairness.continuous_usage import ContinuousUsage
-from ugm.fairness.cost import cost, weighted_usage
-from ugm.fairness.decayed_usage import DecayedUsage
+from ugm.fairness.half_life import ContinuousUsage
 from ugm.fairness.levels import INFINITE, Level
 from ugm.fairness.model import FairShares
 from ugm.fairness.rank import FairRank, RankedNode, RankExplanation, RankStep
 from ugm.fairness.share_tree import PARENT, Shares, ShareTree
-from ugm.ordering.comparison import Comparison, SortKeys
+from ugm.fairness.usage_history import DecayedUsage
+from ugm.ordering.reasons import Comparison, SortKeys
 
 __all__ = [
     "INFINITE",
@@ -35,6 +34,4 @@ __all__ = [
     "Shares",
     "SortKeys",
     "bins_for",
-    "cost",
-    "weighted_usage",
 ]

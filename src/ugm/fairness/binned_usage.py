@@ -16,7 +16,7 @@ from typing import Final, final
 from ugm._json_values import Json
 from ugm.engine_lock import locked
 from ugm.errors import RequestError, number_text
-from ugm.fairness.decayed_usage import DecayedUsage, OwnerHistory, require_time
+from ugm.fairness.usage_history import DecayedUsage, OwnerHistory, require_time
 
 __all__ = ["MAX_BINS", "MAX_DECAY_DIGITS", "BinnedUsage", "bins_for", "decay_fault"]
 
@@ -109,10 +109,12 @@ class _Bins(OwnerHistory):
         """Return the number of the bin of a second."""
         return (at - self._anchor) // self._length
 
-    def add_span(self, rate: int, begin: int, end: int) -> None:
-        amounts = self.amounts
-        for number, seconds in self.spans(begin, end, self.number(end)):
-            amounts[number] = amounts.get(number, 0) + rate * seconds
+    def accrue(self, at: int) -> None:
+        amounts, since, self.since = self.amounts, self.since, at
+        if not self.rate:
+            return
+        for number, seconds in self.spans(since, at, self.number(at)):
+            amounts[number] = amounts.get(number, 0) + self.rate * seconds
         # Once for the whole span: each search for old bins looks at all of them.
         if len(amounts) > self._count:
             self._forget(max(amounts))

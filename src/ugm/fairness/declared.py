@@ -11,10 +11,10 @@ from ugm.configuration import FairShareConfig
 from ugm.configuration.scheduler import Finding
 from ugm.errors import RequestError, quote
 from ugm.fairness.binned_usage import MAX_BINS, BinnedUsage, decay_fault
-from ugm.fairness.continuous_usage import ContinuousUsage
-from ugm.fairness.decayed_usage import DecayedUsage
+from ugm.fairness.half_life import ContinuousUsage
 from ugm.fairness.model import FairShares
 from ugm.fairness.share_tree import PARENT, Shares, ShareTree
+from ugm.fairness.usage_history import DecayedUsage
 from ugm.resources import VCORE, bounded_int
 
 __all__ = ["declared_shares", "share_findings"]

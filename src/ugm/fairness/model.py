@@ -13,10 +13,10 @@ from typing import Any, Final, final
 
 from ugm._json_values import JsonMapping
 from ugm.errors import RequestError
-from ugm.fairness.decayed_usage import DecayedUsage
 from ugm.fairness.latest_groups import LatestGroups
 from ugm.fairness.rank import FairRank, RankExplanation, is_path
 from ugm.fairness.share_tree import Shares, ShareTree
+from ugm.fairness.usage_history import DecayedUsage
 from ugm.identity import UserGroup
 from ugm.model import Claim, ReportingModel
 

@@ -220,11 +220,6 @@ class FairRank:
         """
         return len(self._ranks) + 1 - self.rank(user)
 
-    @property
-    def ranks(self) -> Mapping[str, int]:
-        """The rank of every user by path; the best user has the highest rank."""
-        return dict(self._ranks)
-
     def accounts(self) -> list[str]:
         """Return the paths of the accounts that compete, sorted; dissolved accounts do not."""
         return sorted(path for path, (_, child) in self._parents.items() if not child.is_user)
@@ -248,22 +243,6 @@ class FairRank:
         """Return the place of a user as a text, given its path or a name that only one user has."""
         path = self._paths.get(owner, "")
         return f"place {self.place(path)} of {len(self._ranks)}" if path in self._ranks else "no place"
-
-    def factor(self, user: str) -> Fraction:
-        """Return the rank of a user divided by the number of users: 1 for the best user.
-
-        Raises:
-            RequestError: there is no such user.
-        """
-        return Fraction(self.rank(user), len(self._ranks))
-
-    def level(self, path: str) -> Level:
-        """Return the level of a user or an account.
-
-        Raises:
-            RequestError: there is no such node, or the account is dissolved.
-        """
-        return self.node(path).level
 
     def node(self, path: str) -> RankedNode:
         """Return the shares, the usage and the level of a user or an account.

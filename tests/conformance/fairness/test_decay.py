@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from support.vectors import RecordedCase, cases, of_visible_folder, vectors
-from ugm.fairness import INFINITE, BinnedUsage, ContinuousUsage, bins_for, cost, weighted_usage
+from ugm.fairness import BinnedUsage, ContinuousUsage, bins_for
+from ugm.fairness.cost import CostRate
 
 ALL = vectors("fairshare/decay")
 
@@ -68,25 +69,14 @@ def test_continuous(case: Mapping[str, Any]) -> None:
 @pytest.mark.parametrize("case", of_kind("cost"))
 def test_cost(case: Mapping[str, Any]) -> None:
     """The cost is the weighted sum of the amounts times the seconds."""
-    assert cost(case["usage"], case["seconds"], exact(case["weights"])) == Fraction(case["expect"])
+    rate = CostRate(exact(case["weights"]))
+    assert Fraction(rate.of(case["usage"]) * case["seconds"], rate.denominator) == Fraction(case["expect"])
 
 
 @pytest.mark.parametrize("case", of_kind("bins"))
 def test_bins(case: Mapping[str, Any]) -> None:
     """The bins of one half-life cover the reset period."""
     assert bins_for(case["reset"], case["half_life"]) == case["expect"]
-
-
-@pytest.mark.parametrize("case", of_kind("weighted"))
-def test_weighted(case: Mapping[str, Any]) -> None:
-    """The usage of a queue is divided by its weight, and infinite without a positive one."""
-    found = weighted_usage(
-        exact(case["consumed"]),
-        Fraction(case["queue_weight"]),
-        penalty=exact(case["penalty"]),
-        weights=exact(case["resource_weights"]),
-    )
-    assert found == (INFINITE if case["expect"] == "inf" else Fraction(case["expect"]))
 
 
 @of_visible_folder

@@ -65,7 +65,7 @@ def test_deep_tree() -> None:
     """The depth of a tree is not bounded by the stack."""
     paths = ["/".join(["a"] * depth) for depth in range(1, 3000)]
 
-    assert ShareTree(dict.fromkeys(paths, 1), {f"{paths[-1]}/ana": 1}).rank({"ana": 1}).factor(f"{paths[-1]}/ana") == 1
+    assert ShareTree(dict.fromkeys(paths, 1), {f"{paths[-1]}/ana": 1}).rank({"ana": 1}).rank(f"{paths[-1]}/ana") == 1
 
 
 def test_nearly_equal_levels() -> None:

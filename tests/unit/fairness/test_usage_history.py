@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from ugm import RequestError
-from ugm.fairness import INFINITE, BinnedUsage, ContinuousUsage, bins_for, cost, weighted_usage
+from ugm.fairness import BinnedUsage, ContinuousUsage, bins_for
 
 #: A usage of either kind, or an argument of a wrong type.
 Anything: TypeAlias = Any
@@ -75,12 +75,6 @@ def test_resize_in_the_middle_of_a_bin() -> None:
     usage.resize("a", {"vcore": 3}, 15)
 
     assert list(usage.bins("ana", 22)) == [6, 5 + 15, 10, 0]
-
-
-def test_weights() -> None:
-    """A weight of 0 excludes a resource; a queue without weight has infinite usage, never 0 divided by 0."""
-    assert cost({"gpu": 1, "vcore": 4}, 3, {"vcore": 0, "gpu": Fraction(1, 2)}) == Fraction(3, 2)
-    assert weighted_usage({}, 0) == INFINITE
 
 
 def test_long_runs_replace_all_bins() -> None:

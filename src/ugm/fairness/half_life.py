@@ -1,4 +1,4 @@
-"""Usage that decays continuously: after each half-life, half of it is left.
+"""The half-life: usage that decays continuously, so that after each half-life half of it is left.
 
 The value of an owner is the integral of its cost per second, each second weighted by the power of 1/2 for its age. It
 is irrational, so it is computed with 50 digits. The errors of a million changes stay far below 30 digits.
@@ -16,7 +16,7 @@ from typing import Final, final
 
 from ugm._json_values import Json
 from ugm.errors import RequestError
-from ugm.fairness.decayed_usage import DecayedUsage, OwnerHistory, require_time
+from ugm.fairness.usage_history import DecayedUsage, OwnerHistory, require_time
 
 __all__ = ["ContinuousUsage"]
 
@@ -98,11 +98,6 @@ class _Decaying(OwnerHistory):
     def accrue(self, at: int) -> None:
         self.value = self.value_at(at)
         self.since, self._before = at, None
-
-    def add_span(self, rate: int, begin: int, end: int) -> None:
-        age = self.since - end
-        part = _DIGITS.multiply(self._integral(rate, end - begin), _power(age, self._half_life))
-        self.value, self._before = _DIGITS.add(self.value, part), None
 
     def add_amount(self, amount: Decimal) -> None:
         """Add an amount at `since`."""

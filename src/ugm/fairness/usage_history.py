@@ -1,4 +1,4 @@
-"""Usage over time, in which old usage counts less: the part that all forms of decay share.
+"""The usage of owners over time: the part that the half-life and the bins share.
 
 The runs of allocations are added up per owner. Between two changes an owner uses amounts of a constant cost per second.
 A subclass decides how the cost of such a span counts later.
@@ -43,20 +43,14 @@ class OwnerHistory(ABC):
         self.rate = 0
         self.since = at
 
+    @abstractmethod
     def accrue(self, at: int) -> None:
         """Count what runs up to a time."""
-        if self.rate:
-            self.add_span(self.rate, self.since, at)
-        self.since = at
 
     def change_rate(self, rate: int, at: int) -> None:
         """Let the owner use more or less from a time on."""
         self.accrue(at)
         self.rate += rate
-
-    @abstractmethod
-    def add_span(self, rate: int, begin: int, end: int) -> None:
-        """Count a cost per second from *begin* up to *end*."""
 
     @abstractmethod
     def copied(self) -> Self:
@@ -215,17 +209,6 @@ class DecayedUsage(ABC, Generic[HistoryT]):
         change = self._prepared(at)
         history, now = self._changed(change, owner)
         self._add_lump(history, amount * self._cost.denominator, now)
-        self._store(change)
-
-    @locked
-    def record(self, owner: str, usage: Mapping[str, int], begin: int, end: int) -> None:
-        """Count a run that has ended, for example one from a log. It may lie before earlier changes."""
-        require_time(begin)
-        change = self._prepared(end)
-        history, now = self._changed(change, owner)
-        history.accrue(now)
-        if end > begin:
-            history.add_span(self._cost.of(usage), begin, end)
         self._store(change)
 
     @locked
