@@ -300,50 +300,6 @@ class Budgets(ReportingModel):
             prepared.apply()
         return prepared is not None
 
-    def set(self, name: str, amounts: Resource) -> None:
-        """Change the amounts of a budget at once.
-
-        If an amount falls below the usage, new claims are denied, and nothing that runs is stopped. The amounts in
-        force at the end of a period determine the carry-over from it.
-
-        Raises:
-            RequestError: there is no such budget, or the amounts are not those of its resources.
-        """
-        self.change(BudgetChange.set(name, amounts))
-
-    def refill(self, name: str, amounts: Resource, *, owner: str = "") -> None:
-        """Raise the limit of an account in the current period.
-
-        What remains of it at the end of the period is carried over by the rule of the budget.
-
-        Args:
-            name: the budget.
-            amounts: the added amounts, in amounts times seconds.
-            owner: the owner of the account; by default that of the budget, if it has one account.
-
-        Raises:
-            RequestError: there is no such budget or account, or an amount is negative or not limited by the budget.
-        """
-        self.change(BudgetChange.refill(name, amounts, owner=owner))
-
-    def transfer(
-        self, source: str, recipient: str, amounts: Resource, *, source_owner: str = "", recipient_owner: str = ""
-    ) -> None:
-        """Move what remains in one account to another, for the current period of each.
-
-        Args:
-            source: the budget from which they are taken.
-            recipient: the budget to which they are added.
-            amounts: the moved amounts, in amounts times seconds.
-            source_owner: the owner of the account in the source; see `refill`.
-            recipient_owner: the owner of the account in the recipient.
-
-        Raises:
-            RequestError: as for `refill`, or less remains in the account.
-        """
-        owners = {"source_owner": source_owner, "recipient_owner": recipient_owner}
-        self.change(BudgetChange.transfer(source, recipient, amounts, **owners))
-
     # Reports
 
     @locked

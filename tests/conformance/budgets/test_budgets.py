@@ -10,6 +10,7 @@ import pytest
 from support.vectors import cases, vectors
 from ugm import Decision, Partition, Resource, UserGroup, parse_config
 from ugm.budgets import Budget, BudgetMode, Budgets, BudgetViolation, Carry, Period
+from ugm.model import BudgetChange
 
 ALL = vectors("budgets/budgets")
 CONFIG = parse_config(
@@ -63,7 +64,7 @@ class Play:
             case "set":
                 # The time of the model is that of the last call.
                 self.partition.verify()
-                self.budgets.set(step["budget"], Resource(step["amounts"]))
+                self.budgets.change(BudgetChange.set(step["budget"], Resource(step["amounts"])))
             case "read":
                 pass
         return Decision()

@@ -11,7 +11,7 @@ import pytest
 
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.budgets import Budget, Budgets, Carry, Period
-from ugm.model import Claim
+from ugm.model import BudgetChange, Claim
 
 DAY = 86_400
 #: November 23, 2026, at noon in UTC.
@@ -173,8 +173,8 @@ def test_a_transfer_moves_what_remains() -> None:
     setting = Setting(lab, each, start=NOON)
     setting.allocate("1", "sue", 1, 3600)
     with pytest.raises(RequestError, match="only 10800 gpu remain in 'lab'"):
-        setting.model.transfer("lab", "each", hours(4), recipient_owner="eve")
-    setting.model.transfer("lab", "each", hours(3), recipient_owner="eve")
+        setting.model.change(BudgetChange.transfer("lab", "each", hours(4), recipient_owner="eve"))
+    setting.model.change(BudgetChange.transfer("lab", "each", hours(3), recipient_owner="eve"))
 
     assert [one.remaining for one in setting.model.accounts(EVE)] == [4 * 3600]
     assert [one.remaining for one in setting.model.accounts(SUE)] == [0, 0]
@@ -211,8 +211,9 @@ def test_a_forecast() -> None:
         (lambda: Budgets([Budget("b", amounts=hours(1))] * 2), "occurs twice"),
         (lambda: Budgets(["b"]), "expected a Budget"),  # type: ignore[list-item]
         (lambda: Budgets([], start=1.5), "expected whole seconds"),  # type: ignore[arg-type]
-        (lambda: Budgets([]).set("b", hours(1)), "have not begun"),
-        (lambda: Setting(start=0).model.set("b", hours(1)), "there is no such budget"),
+        (lambda: Budgets([]).change(BudgetChange.set("b", hours(1))), "have not begun"),
+        (lambda: BudgetChange.refill("each", gpu(-1), owner="sue"), "is negative"),
+        (lambda: Setting(start=0).model.change(BudgetChange.set("b", hours(1))), "there is no such budget"),
     ],
 )
 def test_misuse(make: Callable[[], object], problem: str) -> None:
@@ -226,14 +227,13 @@ def test_misuse_of_accounts() -> None:
     model = Setting(
         Budget("lab", group="lab", amounts=hours(1)), Budget("each", user="*", amounts=hours(1)), start=NOON
     ).model
-    calls: list[tuple[Callable[[], None], str]] = [
-        (lambda: model.set("lab", Resource(vcore=1)), "expected an amount of each resource of the budget: gpu"),
-        (lambda: model.refill("lab", Resource(vcore=1)), "does not limit vcore"),
-        (lambda: model.refill("lab", hours(1), owner="ops"), "has one account, that of 'lab'"),
-        (lambda: model.refill("each", hours(1)), "a name is a text"),
-        (lambda: model.refill("each", gpu(-1), owner="sue"), "is negative"),
+    changes = [
+        (BudgetChange.set("lab", Resource(vcore=1)), "expected an amount of each resource of the budget: gpu"),
+        (BudgetChange.refill("lab", Resource(vcore=1)), "does not limit vcore"),
+        (BudgetChange.refill("lab", hours(1), owner="ops"), "has one account, that of 'lab'"),
+        (BudgetChange.refill("each", hours(1)), "a name is a text"),
     ]
-    for change, problem in calls:
+    for change, problem in changes:
         with pytest.raises(RequestError, match=re.escape(problem)):
-            change()
+            model.change(change)
     assert [one.remaining for one in model.accounts()] == [3600]
