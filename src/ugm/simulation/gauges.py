@@ -364,6 +364,8 @@ class ReplayCounters:
         findings: tuple[str, ...],
     ) -> Report:
         """Return the report, with further data of the replay."""
+        rejections = [JobRejection(*equal, count, first) for equal, (first, count) in self._rejections.items()]
+        reclaims = [GroupReclaim(*groups, *counts) for groups, counts in self._reclaims.items()]
         return Report(
             submitted=self.submitted,
             started=len(self._all),
@@ -379,21 +381,13 @@ class ReplayCounters:
             utilization=self._utilization(cluster),
             groups=_by_name(self._groups),
             limits=tuple(sorted(limits, key=_impact)),
-            rejections=self._rejection_list(),
+            rejections=tuple(sorted(rejections, key=lambda one: (-one.jobs, one.first_job))),
             lending=lending,
-            reclaims=self._reclaim_list(),
+            reclaims=tuple(sorted(reclaims, key=lambda one: (-one.jobs, one.kind, one.borrower, one.owner))),
             budgets=budgets,
             crossings=crossings,
             findings=findings,
         )
-
-    def _reclaim_list(self) -> tuple[GroupReclaim, ...]:
-        found = [GroupReclaim(*groups, *counts) for groups, counts in self._reclaims.items()]
-        return tuple(sorted(found, key=lambda one: (-one.jobs, one.kind, one.borrower, one.owner)))
-
-    def _rejection_list(self) -> tuple[JobRejection, ...]:
-        found = [JobRejection(*equal, count, first) for equal, (first, count) in self._rejections.items()]
-        return tuple(sorted(found, key=lambda rejection: (-rejection.jobs, rejection.first_job)))
 
 
 def _by_name(waits: Mapping[str, Sequence[int]]) -> tuple[tuple[str, WaitingTime], ...]:

@@ -128,12 +128,8 @@ class JobMapping:
     def _size(self, record: SwfRecord) -> tuple[int, int]:
         """Return the number of processors, and the bytes of each."""
         processors = max(record.processors, 0) or max(record.requested_processors, 0) or 1
-        memory = _first_known(record.requested_memory, record.memory, default=UNKNOWN)
+        memory = record.memory if record.requested_memory == UNKNOWN else record.requested_memory
         return processors, self.memory_per_processor if memory == UNKNOWN else memory * _KIB
 
     def _usage(self, processors: int, memory: int) -> Resource:
         return Resource(vcore=processors * self.vcore_per_processor, memory=processors * memory).without_zeros()
-
-
-def _first_known(*values: int, default: int) -> int:
-    return next((value for value in values if value != UNKNOWN), default)

@@ -77,7 +77,7 @@ class Recorder:
 
     def series(self, limit: LimitSummary) -> LimitSeries:
         """Return the usage under a limit, for the subject that came closest, and of equals that with most usage."""
-        found = [gauge for gauge in self._usage if gauge.configured.key == _key(limit)]
+        found = [gauge for gauge in self._usage if gauge.configured.key == limit.key]
         if not found:  # there was no usage under it
             return LimitSeries(limit.peak_name, limit.names, self._envelope(Trace()))
         highest = max(gauge.peak for gauge in found)
@@ -107,7 +107,3 @@ class Recorder:
     def finish(self, now: int) -> None:
         """End the recording."""
         self.end = now - self.origin
-
-
-def _key(limit: LimitSummary) -> tuple[str, str, str, str | None]:
-    return limit.kind, limit.queue_path, limit.limit_name, limit.resource

@@ -148,6 +148,11 @@ class LimitSummary:
     #: The users whose jobs it delayed, those with the longest time first.
     users: tuple[UserImpact, ...]
 
+    @property
+    def key(self) -> tuple[str, str, str, str | None]:
+        """The kind, the queue, the name and the resource, which no other limit of a report has."""
+        return self.kind, self.queue_path, self.limit_name, self.resource
+
     def to_dict(self) -> JsonObject:
         """Return the values for JSON."""
         return {**asdict(self), "kind": str(self.kind), "users": [asdict(impact) for impact in self.users]}
@@ -442,7 +447,7 @@ class ReplayComparison:
     @property
     def limits(self) -> tuple[LimitComparison, ...]:
         """The limits that delayed jobs in any variant, those that delayed them longest in one of them first."""
-        sides = [{_key(limit): limit for limit in one.report.limits} for one in self.variants]
+        sides = [{limit.key: limit for limit in one.report.limits} for one in self.variants]
         keys = {key: None for side in sides for key in side}
         found = [LimitComparison(*key, limits=tuple(side.get(key) for side in sides)) for key in keys]
         delaying = [one for one in found if any(one.delayed_seconds)]
@@ -461,7 +466,3 @@ class ReplayComparison:
 def _impact(one: WaitingComparison) -> tuple[int, str]:
     totals: Sequence[int] = [waits.total for waits in one.waits]
     return min(totals) - max(totals), one.name
-
-
-def _key(limit: LimitSummary) -> tuple[str, str, str, str | None]:
-    return limit.kind, limit.queue_path, limit.limit_name, limit.resource

@@ -17,7 +17,7 @@ consistent. Only a comparison with the running work finds such a bug.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from operator import itemgetter
 from typing import Final, final
@@ -30,8 +30,6 @@ from ugm.queues import QueueState
 from ugm.tracking import GroupUsage, QueueUsage, Tracker, UserUsage
 
 __all__ = ["RunningWorkError", "check_never_above", "check_running", "exposed", "exposed_partition", "verify_all"]
-
-_BOTH: Final = frozenset((TrackingType.USER, TrackingType.GROUP))
 
 
 def exposed(tracker: Tracker) -> dict[str, JsonObject]:
@@ -114,20 +112,19 @@ def _subjects(
     yield from ((TrackingType.GROUP, group.group_name, group.queues) for group in groups)
 
 
-def check_never_above(tracker: Tracker | AbstractPartition, kinds: Collection[TrackingType] = _BOTH) -> None:
+def check_never_above(tracker: Tracker | AbstractPartition) -> None:
     """Check that no user and no group exceeds a limit.
 
-    That is an invariant as long as no allocation was adopted and no limit was lowered. With
-    ``group_limits="unless-user-limited"``, it is only an invariant of users.
+    That is an invariant as long as no allocation was adopted and no limit was lowered, unless
+    ``group_limits="unless-user-limited"`` lets a group exceed its limit.
 
     Args:
         tracker: the tracker or partition. The ``exceeded_limits`` of a partition also report exceeded queue quotas.
-        kinds: users, groups, or both.
 
     Raises:
         InvariantError: with a message for each exceeded limit.
     """
-    subjects = [subject for subject in _subjects(*_usages(tracker)) if subject[0] in kinds]
+    subjects = _subjects(*_usages(tracker))
     findings = [message for kind, name, root in subjects for message in _above(f"{kind} {name!r}", root)]
     if findings:
         raise InvariantError(tuple(findings))

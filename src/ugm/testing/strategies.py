@@ -110,9 +110,9 @@ def _user(name: str, groups: tuple[str, ...]) -> UserGroup:
     return UserGroup(name, groups)
 
 
-def users(names: Sequence[str] = USERS, groups: Sequence[str] = GROUPS) -> st.SearchStrategy[UserGroup]:
-    """Draw a user with any subset of *groups*, in any order."""
-    members = st.lists(st.sampled_from(groups), unique=True, max_size=len(groups)).map(tuple)
+def users(names: Sequence[str] = USERS) -> st.SearchStrategy[UserGroup]:
+    """Draw a user with any subset of the groups, in any order."""
+    members = st.lists(st.sampled_from(GROUPS), unique=True, max_size=len(GROUPS)).map(tuple)
     return st.builds(_user, st.sampled_from(names), members)
 
 
@@ -265,14 +265,14 @@ def placement_rules() -> st.SearchStrategy[tuple[PlacementRule, ...]]:
 
 
 @st.composite
-def full_partitions(draw: st.DrawFn, depth: int = 3) -> PartitionConfig:
+def full_partitions(draw: st.DrawFn) -> PartitionConfig:
     """Draw a configuration with quotas, limits, templates, access lists and placement rules.
 
-    Its queues are at most *depth* levels deep, the root among them.
+    Its queues are at most three levels deep, the root among them.
     """
     # Most configurations do not limit pending work.
     extensions = draw(st.sampled_from((st.just(_NO_EXTENSIONS), st.just(_NO_EXTENSIONS), pending_limits())))
-    root = draw(_full_queue(ROOT, depth, extensions))
+    root = draw(_full_queue(ROOT, 3, extensions))
     return PartitionConfig(queues=(root,), placement_rules=draw(placement_rules()))
 
 

@@ -1,5 +1,8 @@
 """Users and groups: their usage by queue, and the limits of a configuration that apply to them.
 
+`limits` selects the limits of a user or group. `holding` charges the usage of one application in one queue, and
+`holding_index` finds it. `trackers` is the public view of the usage of one user or group.
+
 Each name is loaded when it is first used: a `ugm.Partition` needs no `Manager`.
 """
 

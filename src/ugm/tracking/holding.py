@@ -453,15 +453,11 @@ class Holding:
         """
         if self.epoch is DETACHED:
             return self.start(vector)
-        return () if self.try_charge(vector) else self.violations_or_charge(vector)
-
-    def violations_or_charge(self, vector: RequestVector) -> tuple[Violation, ...]:
-        """Return every limit that *vector* would exceed, or charge it if there is none. Follows a failed `try_charge`.
-
-        There is no violation if the amount exceeds `ugm.counters.UNLIMITED`, and the resource is not limited.
-        """
+        if self.try_charge(vector):
+            return ()
         violations = exceeded(self.checked, vector)
         if not violations:
+            # The amount exceeds `ugm.counters.UNLIMITED`, and the resource is not limited.
             self.charge(vector)
         return violations
 

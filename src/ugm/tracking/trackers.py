@@ -174,7 +174,6 @@ class QueueTracker(_Tracker):
     Args:
         name: the user or group.
         kind: which of the two.
-        active_limits: the limits, shared by all trackers of a partition; None for a tracker without configured limits.
 
     Raises:
         RequestError: the name is empty or not a string, or the kind is neither a user nor a group.
@@ -191,8 +190,8 @@ class QueueTracker(_Tracker):
 
     __slots__ = ()
 
-    def __init__(self, name: str, kind: TrackingType, active_limits: ActiveLimits | None = None) -> None:
-        super().__init__(require_name("name", name), _require_kind(kind), active_limits)
+    def __init__(self, name: str, kind: TrackingType) -> None:
+        super().__init__(require_name("name", name), _require_kind(kind), None)
 
     def __repr__(self) -> str:
         tree = self._tree
