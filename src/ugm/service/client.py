@@ -16,12 +16,13 @@ number. It consists of the number of the change and of the position in the chang
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from abc import update_abstractmethods
 from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
@@ -33,7 +34,7 @@ from ugm.arguments import require_seconds
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.events import Subscriber
-from ugm.partition import AbstractPartition
+from ugm.partition import AbstractPartition, AllocationRequest
 from ugm.partition.events import events_of
 from ugm.service.addresses import LeaderAccess
 from ugm.service.connection import MAX_OUTSTANDING, AsyncConnection, LeaderConnection, LoopThread
@@ -76,8 +77,8 @@ _PAUSE: Final = 0.001
 #: The operations that follow every change of the partition in its own process, and what a client does instead.
 _LOCAL: Final = {
     "scheduling_pass": "read the order with order(), and call allocate()",
-    "waiting_list": "subscribe to the events of the partition, and read the order with order()",
-    "wake": "subscribe to the events of the partition, and read the order with order()",
+    "waiting_list": "connect to the service, and use the waiting_list() of the connected partition",
+    "wake": "connect to the service, and use the waiting_list() of the connected partition",
 }
 #: The bound of the number of events in a change, as far as event numbers are concerned.
 _EVENTS: Final = 1 << 24
@@ -142,6 +143,21 @@ class BlockingConnection(LoopThread[AsyncConnection]):
                 # The loop has ended, so the calls fail.
                 self._begin_calls()
         return future
+
+    def wait(self, timeout: float | None = None) -> tuple[AllocationRequest, ...]:
+        """Wait until pending requests may start, and return them; see `ConnectedPartition.waiting_list`."""
+        seconds = None if timeout is None else require_seconds("timeout", timeout)
+        self.access.require_own_process()
+        if self._loop is not None and not self._ended.done():
+            future = asyncio.run_coroutine_threadsafe(self._connection.woken(seconds), self._loop)
+            futures: list[Future[Any]] = [future, self._ended]
+            try:
+                wait(futures, return_when=FIRST_COMPLETED)
+                if not self._ended.done():
+                    return future.result()
+            finally:
+                future.cancel()
+        raise self.access.error("the connection was closed")
 
     def _begin_calls(self) -> None:
         # Before the queue is read: a call that is appended now is found below, or has this method called again.
@@ -413,6 +429,18 @@ class ConnectedPartition(RemotePartition):
         """End the session of this client. The partition stays, and so do allocations."""
         self.connection.close()
 
+    def waiting_list(self) -> BlockingConnection:  # type: ignore[override]  # for a client, it has the method `wait`
+        """Return an object whose method ``wait(timeout)`` returns pending requests as soon as they fit.
+
+        The leader finds them as a `ugm.partition.WaitingList`, for all clients together. A client gets the requests
+        that its session owns, and those whose owner does not wait. After a reconnect, and when another process leads,
+        all requests that fit wake again, so a request may wake twice.
+
+        >>> for request in partition.waiting_list().wait(timeout=60):  # doctest: +SKIP
+        ...     decision = partition.allocate(request)
+        """
+        return self.connection
+
     def promise(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """Call an operation of this partition without waiting for the answer; the future gets it.
 
@@ -468,6 +496,10 @@ class AsyncConnectedPartition(AsyncRemotePartition):
     async def close(self) -> None:
         """End the session of this client. The partition stays, and so do allocations."""
         await self.connection.close()
+
+    def waiting_list(self) -> AsyncConnection:
+        """Return an object whose method ``woken()`` waits for requests; see `ConnectedPartition.waiting_list`."""
+        return self.connection
 
     async def subscribe(self, subscriber: Subscriber, *, after: int | None = None) -> AsyncSubscription:
         """Call a function in the loop with all events from now on; see `ConnectedPartition.subscribe`."""

@@ -27,10 +27,11 @@ from time import monotonic
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, final
 
 from ugm.errors import RequestError
+from ugm.partition import AllocationRequest
 from ugm.service.addresses import Address, LeaderAccess
 from ugm.service.errors import DeadlineError, ProtocolError, ServiceError
 from ugm.service.operations import Operation
-from ugm.service.values import decode_error
+from ugm.service.values import WOKEN, decode_error
 from ugm.service.wire import (
     MAX_ANSWERS,
     MAX_LINE,
@@ -47,7 +48,9 @@ from ugm.service.wire import (
     Result,
     ServiceMessage,
     Staleness,
+    Wait,
     Welcome,
+    Woken,
     decode_service_lines,
     line,
 )
@@ -68,6 +71,7 @@ _AVOIDED: Final = 2.0
 #: The codes of refusals that another attempt would get as well.
 _FINAL: Final = frozenset({"token", "version", "tls", "too-far-behind"})
 _PING: Final = line(Ping())
+_WAIT: Final = line(Wait())
 _LOGGER: Final = logging.getLogger(__name__)
 
 AnswerFuture: TypeAlias = "asyncio.Future[Any] | Future[Any]"
@@ -293,6 +297,10 @@ class AsyncConnection(LeaderConnection):
         self._room: Final = asyncio.Event()
         #: The age of the last answer to a reader.
         self.staleness: Staleness | None = None
+        #: The woken requests that nobody has taken, the number of tasks that wait, and an event that lets them look.
+        self._woken: tuple[AllocationRequest, ...] = ()
+        self._waiting = 0
+        self._news: Final = asyncio.Event()
 
     async def close(self) -> None:
         """End the session. Calls in progress fail."""
@@ -306,7 +314,36 @@ class AsyncConnection(LeaderConnection):
 
     def _fail(self, error: BaseException) -> None:
         super()._fail(error)
+        self._news.set()
         self._fail_calls(error)
+
+    # Wake-ups
+
+    async def woken(self, seconds: float | None = None) -> tuple[AllocationRequest, ...]:
+        """Wait until pending requests may start, or for some seconds, and return them.
+
+        Raises:
+            UnavailableError: the connection was closed, or belongs to another process.
+        """
+        self.access.require_own_process()
+        self._waiting += 1
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._wait_for_woken()
+        finally:
+            self._waiting -= 1
+        found, self._woken = self._woken, ()
+        return found
+
+    async def _wait_for_woken(self) -> None:
+        while not self._woken:
+            if self._failure is not None:
+                raise type(self._failure)(*self._failure.args)
+            self._news.clear()
+            if self._link is not None:
+                self._link.send(_WAIT)
+            await self._news.wait()
 
     def _fail_calls(self, error: BaseException) -> None:
         for number in tuple(self._calls):
@@ -378,6 +415,9 @@ class AsyncConnection(LeaderConnection):
                 self._take(message)
             elif isinstance(message, Age):
                 self.staleness = message.staleness
+            elif isinstance(message, Woken):
+                self._woken += WOKEN.decode(message.requests)
+                self._news.set()
             else:
                 self._handle(message)
 
@@ -404,6 +444,8 @@ class AsyncConnection(LeaderConnection):
     def _begin(self, link: Link[ServiceMessage]) -> None:
         """Send all outstanding calls."""
         link.send(b"".join([self._line(number, call.line) for number, call in self._calls.items()]))
+        if self._waiting:
+            link.send(_WAIT)
         self._ready.set()
 
     def _awaited_since(self, now: float) -> float | None:
@@ -413,7 +455,7 @@ class AsyncConnection(LeaderConnection):
             if call.deadline > now:
                 return call.deadline - self.access.deadline
             self._finish(number, self.access.error(self._reason, DeadlineError))
-        return None
+        return 0.0 if self._waiting else None
 
 
 class LoopThread(Generic[_C]):

@@ -41,7 +41,21 @@ from ugm.service.server import Connection
 from ugm.service.sessions import LeaderSessions, Session
 from ugm.service.status import ServiceStatus, StandbyStatus, Times
 from ugm.service.values import encode
-from ugm.service.wire import Age, Bye, Call, ClientMessage, Follow, Hello, Moved, Refused, Staleness, Welcome, line
+from ugm.service.wake_feed import WakeFeed
+from ugm.service.wire import (
+    Age,
+    Bye,
+    Call,
+    ClientMessage,
+    Follow,
+    Hello,
+    Moved,
+    Refused,
+    Staleness,
+    Wait,
+    Welcome,
+    line,
+)
 from ugm.store.errors import StoreDamagedError, StoreDeposedError, StoreError
 from ugm.store.partition import ChangeClock, stored_changes
 from ugm.store.reader import Loaded
@@ -277,6 +291,7 @@ class Leader:
         self._standbys: Final[dict[str, tuple[StandbyStatus, float]]] = {}
         self._commits: Final = Times()
         self._operations: Final = Times()
+        self._wakes: Final = WakeFeed(partition, self.sessions, self.commit, self._send)
         self._scans: Final = ThreadPoolExecutor(2, "ugm-query")
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
         # What opening has changed, for example the configuration, is the first transaction.
@@ -318,7 +333,7 @@ class Leader:
             session.peer.close(Moved(""))
         session.peer, session.role, connection.session = connection, connection.role, session
         self.commit()
-        self._answer(connection, self.log.number, line(Welcome(connection.version, session.name, self.term)))
+        self._send(connection, line(Welcome(connection.version, session.name, self.term)))
 
     def handle(self, connection: Connection, messages: list[ClientMessage]) -> None:
         """Handle messages of a client that was welcomed."""
@@ -334,14 +349,18 @@ class Leader:
             elif type(message) is Follow:
                 self.log.is_followed = True
                 self._feed.follow(connection, message.after)
+            elif type(message) is Wait:
+                self._wakes.wait(connection)
             elif type(message) is Bye:
                 self._leave(connection)
+        self._wakes.note_changes()
         self._operations.add(count, perf_counter() - began)
 
     def disconnected(self, connection: Connection) -> None:
         """Note that a connection was lost. Its session is kept, because the client may return."""
         session = connection.session
         self._feed.leave(connection)
+        self._wakes.leave(connection)
         if session is not None and session.peer is connection:
             session.peer, session.lost_at = None, monotonic()
 
@@ -444,6 +463,10 @@ class Leader:
             connection.send(data)
         else:
             self._waiting.append((number, connection, data))
+
+    def _send(self, connection: Connection, data: bytes) -> None:
+        """Send a line when everything up to now is durable."""
+        self._answer(connection, self.log.number, data)
 
     def _is_confirmed(self) -> bool:
         return self._store is None or monotonic() - self.confirmed_at < _LEASE
@@ -557,4 +580,5 @@ class Leader:
                 _LOGGER.warning("changes are in doubt: %s", error)
         self._has_resigned = True
         self._feed.close()
+        self._wakes.close()
         self._scans.shutdown(wait=False)

@@ -171,6 +171,10 @@ class LeaderSessions(AbstractSessions):
                 found.append(Change("owner", key, None, None))
         return found
 
+    def owner(self, allocation_id: str) -> Session | None:
+        """Return the session that owns an allocation; None if there is none."""
+        return self.by_name.get(self._owners.get(allocation_id, ("", 0))[0])
+
     # Sessions of clients
 
     def open(self, client: str, token: str) -> Session | None:
@@ -223,8 +227,8 @@ class LeaderSessions(AbstractSessions):
             return
         for one in changes:
             if type(one) is Change and one.table == "allocation" and one.old is not None:
-                owner, _ = self._owners.get(one.key, ("", 0))
-                if not self._may_change(self.by_name.get(owner)):
+                owner = self.owner(one.key)
+                if not self._may_change(owner):
                     reason = "it belongs to a client with another token, and the role of this one is scheduler"
                     raise RequestError("allocation_id", one.key, reason, "forbidden")
 

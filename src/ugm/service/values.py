@@ -32,7 +32,7 @@ from ugm.decision import ALLOWED, LimitRise, Violation
 from ugm.errors import RequestError, UgmError, printable, value_text
 from ugm.identity import UserGroup
 from ugm.model import AccountState
-from ugm.partition import ConfigPlan
+from ugm.partition import AllocationRequest, ConfigPlan
 from ugm.partition.answers.snapshot import PartitionSnapshot, SnapshotParts
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.preemption import PreemptionPlan, ReductionPlan
@@ -40,7 +40,7 @@ from ugm.queues import Acl
 from ugm.resources import Resource
 from ugm.service.errors import ProtocolError, ServiceError
 
-__all__ = ["ANNOTATIONS", "ValueCodec", "decode_error", "encode", "encode_error"]
+__all__ = ["ANNOTATIONS", "WOKEN", "ValueCodec", "decode_error", "encode", "encode_error"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -358,6 +358,10 @@ class ValueCodec:
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise ProtocolError("malformed", f"an answer cannot be decoded: {error}") from error
         return value
+
+
+#: The codec of woken requests.
+WOKEN: Final = ValueCodec(tuple[AllocationRequest, ...])
 
 
 # Errors

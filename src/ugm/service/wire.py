@@ -39,7 +39,9 @@ __all__ = [
     "Result",
     "ServiceMessage",
     "Staleness",
+    "Wait",
     "Welcome",
+    "Woken",
     "decode_client_lines",
     "decode_service_lines",
     "line",
@@ -101,6 +103,10 @@ class Follow(msgspec.Struct, tag="follow", array_like=True):
     after: int
 
 
+class Wait(msgspec.Struct, tag="wait", array_like=True):
+    """A request for one `Woken`, as soon as pending requests may start."""
+
+
 class Ping(msgspec.Struct, tag="ping", array_like=True):
     """A request for a `Pong`, which shows that the other side is alive."""
 
@@ -109,7 +115,7 @@ class Bye(msgspec.Struct, tag="bye", array_like=True):
     """The end of a session, which is forgotten unless it owns allocations. Allocations stay."""
 
 
-ClientMessage: TypeAlias = Union[Hello, Call, Follow, Ping, Bye]  # noqa: UP007 - msgspec reads it at run time
+ClientMessage: TypeAlias = Union[Hello, Call, Follow, Wait, Ping, Bye]  # noqa: UP007 - msgspec reads it at run time
 
 
 class Welcome(msgspec.Struct, tag="welcome", array_like=True):
@@ -190,6 +196,16 @@ class ChangeMessage(msgspec.Struct, tag="change", array_like=True):
     changes: msgspec.Raw
 
 
+class Woken(msgspec.Struct, tag="woken", array_like=True):
+    """Pending requests that may start: those of the session, and those whose owner does not wait.
+
+    Attributes:
+        requests: the requests, each an array of the properties that `allocate` has.
+    """
+
+    requests: msgspec.Raw
+
+
 class Moved(msgspec.Struct, tag="moved", array_like=True):
     """This process does not lead.
 
@@ -217,7 +233,7 @@ class Pong(msgspec.Struct, tag="pong", array_like=True):
 
 
 ServiceMessage: TypeAlias = Union[  # noqa: UP007 - as above
-    Welcome, Result, ErrorMessage, Age, ChangeMessage, Moved, Refused, Pong
+    Welcome, Result, ErrorMessage, Age, ChangeMessage, Woken, Moved, Refused, Pong
 ]
 
 #: The maximum number of bytes of one read.

@@ -1,0 +1,136 @@
+"""Passes the pending requests that may start to the clients that wait for them.
+
+The problem: clients cannot follow every change as a waiting list does, and a search for each change, or for each
+client, would keep the leader from its other work.
+
+The idea: all clients share one `ugm.partition.WaitingList`. A client asks for one message at a time. Something is
+searched only while a client waits, and with a pause that depends on the duration of the last search. A request is for
+the session that owns it, and for every client if the owner does not wait.
+
+Invariant: a woken request that is still pending is sent to each new connection that it is for. So a lost connection
+loses nothing. A new leader begins with all requests that fit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from time import monotonic
+from typing import Final, final
+
+from ugm.partition import AllocationRequest, AllocationState, Partition
+from ugm.service.server import Connection
+from ugm.service.sessions import LeaderSessions
+from ugm.service.values import WOKEN
+
+__all__ = ["WakeFeed"]
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+#: The minimum time between two searches, in seconds, and the minimum part of the time that is not spent on searches.
+_PAUSE: Final = 0.01
+_REST: Final = 4
+#: The time after which a search that has failed is repeated, in seconds.
+_RETRY: Final = 1.0
+
+
+@final
+class WakeFeed:
+    """The woken requests for the clients that wait; used in the thread of the loop.
+
+    Args:
+        partition: the partition.
+        sessions: the sessions, which own requests.
+        commit: appends what a search has changed: it may put limits of a schedule in force.
+        send: sends a line when everything that it depends on is durable.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        sessions: LeaderSessions,
+        commit: Callable[[], object],
+        send: Callable[[Connection, bytes], None],
+    ) -> None:
+        self._partition: Final = partition
+        self._sessions: Final = sessions
+        self._commit: Final = commit
+        self._send: Final = send
+        #: The woken requests, most of which are pending.
+        self._woken: dict[str, AllocationRequest] = {}
+        #: The requests that each client has not got yet, and the clients that wait.
+        self._unsent: Final[dict[Connection, dict[str, AllocationRequest]]] = {}
+        self._waiting: Final[set[Connection]] = set()
+        #: Set when a search may find something.
+        self._changed: Final = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def wait(self, connection: Connection) -> None:
+        """Send the next woken requests to a client, once."""
+        self._waiting.add(connection)
+        if connection not in self._unsent:
+            self._unsent[connection] = {}
+            self._add(connection, self._woken.values())
+        self._changed.set()
+        self._task = self._task or asyncio.get_running_loop().create_task(self._run())
+
+    def note_changes(self) -> None:
+        """Search soon if the partition has changed so that a request may fit."""
+        if self._task is not None and self._partition.waiting_list().event.is_set():
+            self._changed.set()
+
+    def leave(self, connection: Connection) -> None:
+        """Send no more to a connection."""
+        self._waiting.discard(connection)
+        self._unsent.pop(connection, None)
+
+    def close(self) -> None:
+        """Send no more to all connections."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        waiting_list = self._partition.waiting_list()
+        while True:
+            began = monotonic()
+            self._changed.clear()
+            if self._waiting:
+                try:
+                    self._pass_on(waiting_list.wake())
+                except Exception:
+                    # For example, the store is unavailable, or a quota model fails. The next search finds the same.
+                    _LOGGER.exception("no waiting request was woken")
+                    self._changed.set()
+                    await asyncio.sleep(_RETRY)
+                finally:
+                    self._commit()
+            await asyncio.sleep(max(_PAUSE, _REST * (monotonic() - began)))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(waiting_list._search.until_change()):  # noqa: SLF001 - of the same engine
+                    await self._changed.wait()
+
+    def _pass_on(self, woken: Iterable[AllocationRequest]) -> None:
+        """Send requests to the clients that wait, and keep them for the others."""
+        self._woken = self._pending(self._woken) | {one.allocation_id: one for one in woken}
+        for connection, unsent in self._unsent.items():
+            self._add(connection, woken)
+            if unsent and connection in self._waiting:
+                found = self._pending(unsent)
+                unsent.clear()
+                if found:
+                    self._waiting.discard(connection)
+                    self._send(connection, b'["woken",%b]\n' % WOKEN.encode(tuple(found.values())))
+
+    def _add(self, connection: Connection, requests: Iterable[AllocationRequest]) -> None:
+        """Keep the requests that are for a client."""
+        for one in requests:
+            owner = self._sessions.owner(one.allocation_id)
+            if owner is connection.session or owner is None or owner.peer not in self._unsent:
+                self._unsent[connection][one.allocation_id] = one
+
+    def _pending(self, requests: dict[str, AllocationRequest]) -> dict[str, AllocationRequest]:
+        """Return those of some requests that are pending."""
+        rows = ((one, self._partition.allocation(name)) for name, one in requests.items())
+        return {row.allocation_id: one for one, row in rows if row is not None and row.state is AllocationState.PENDING}
