@@ -12,37 +12,31 @@ from ugm._lazy import on_first_use
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from ugm.decision import EffectiveLimit
-    from ugm.tracking.limits import ActiveLimits, Limits
-    from ugm.tracking.manager import Manager, Request, Tracker
-    from ugm.tracking.snapshot import GroupUsage, QueueUsage, UserUsage
-    from ugm.tracking.trackers import GroupTracker, QueueTracker, UserTracker
+    from ugm.decision import EffectiveLimit as EffectiveLimit
+    from ugm.tracking.limits import ActiveLimits as ActiveLimits
+    from ugm.tracking.limits import Limits as Limits
+    from ugm.tracking.manager import Manager as Manager
+    from ugm.tracking.manager import Request as Request
+    from ugm.tracking.manager import Tracker as Tracker
+    from ugm.tracking.snapshot import GroupUsage as GroupUsage
+    from ugm.tracking.snapshot import QueueUsage as QueueUsage
+    from ugm.tracking.snapshot import UserUsage as UserUsage
+    from ugm.tracking.trackers import GroupTracker as GroupTracker
+    from ugm.tracking.trackers import QueueTracker as QueueTracker
+    from ugm.tracking.trackers import UserTracker as UserTracker
 
-__all__ = [
-    "ActiveLimits",
-    "EffectiveLimit",
-    "GroupTracker",
-    "GroupUsage",
-    "Limits",
-    "Manager",
-    "QueueTracker",
-    "QueueUsage",
-    "Request",
-    "Tracker",
-    "UserTracker",
-    "UserUsage",
-]
+#: The modules of the names.
+_MODULES = {
+    "ugm.decision": "EffectiveLimit",
+    "ugm.tracking.limits": "ActiveLimits Limits",
+    "ugm.tracking.manager": "Manager Request Tracker",
+    "ugm.tracking.snapshot": "GroupUsage QueueUsage UserUsage",
+    "ugm.tracking.trackers": "GroupTracker QueueTracker UserTracker",
+}
 
-_load, _names = on_first_use(
-    __name__,
-    {
-        "ugm.decision": "EffectiveLimit",
-        "ugm.tracking.limits": "ActiveLimits Limits",
-        "ugm.tracking.manager": "Manager Request Tracker",
-        "ugm.tracking.snapshot": "GroupUsage QueueUsage UserUsage",
-        "ugm.tracking.trackers": "GroupTracker QueueTracker UserTracker",
-    },
-)
+_load, _names = on_first_use(__name__, _MODULES)
+if not TYPE_CHECKING:
+    __all__ = sorted(" ".join(_MODULES.values()).split())  # noqa: PLE0605 - type checkers read the imports above
 
 
 def __getattr__(name: str) -> object:
