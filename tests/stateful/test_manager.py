@@ -8,9 +8,9 @@ import pytest
 from hypothesis import settings
 
 from support.examples import examples
+from support.tracker_machine import TrackerMachine
 from ugm import Manager, Resource, UserGroup
 from ugm.configuration import PartitionConfig
-from ugm.testing import TrackerMachine
 from ugm.tracking import GroupUsage, Tracker, UserUsage
 
 SMALL = settings(max_examples=max(20, examples(60)), stateful_step_count=30)

@@ -8,7 +8,7 @@ from typing import assert_type
 import ugm
 from ugm import Decision, Manager, Request, Resource, TrackingType, UserGroup, Violation
 from ugm.config import PartitionConfig, SchedulerConfig
-from ugm.testing import TrackerMachine, check_never_above
+from ugm.testing import check_never_above
 from ugm.tracking import (
     EffectiveLimit,
     GroupTracker,
@@ -103,14 +103,3 @@ def protocol(manager: Manager) -> None:
     """The manager is a tracker, and what is for trackers takes it."""
     tracker: Tracker = manager
     check_never_above(tracker)
-
-
-class MyMachine(TrackerMachine):
-    """A machine for a tracker of one's own."""
-
-    def make_tracker(self, config: PartitionConfig) -> Tracker:
-        """Return the tracker to be tested."""
-        return Manager(config)
-
-
-TestMyTracker = MyMachine.TestCase

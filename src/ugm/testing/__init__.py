@@ -1,15 +1,14 @@
-"""A test kit for programs that embed ugm: strategies, naive models, state machines and invariants.
+"""A test kit for programs that embed ugm: strategies, a naive model, a state machine and invariants.
 
 The package needs `hypothesis <https://hypothesis.readthedocs.io>`_, which the extra ``testing`` installs.
 
 - `ugm.testing.strategies` draws resources, users, queue paths, configurations and requests.
-- `ugm.testing.invariants` checks the invariants of trackers and partitions.
-- `ugm.testing.invariants` compares the running work of a scheduler with its partition.
-- `ugm.testing.tracker_model` computes every answer from a list of grants: slow, and easy to check by reading.
-- `ugm.testing.tracker_machine` compares a tracker with this model, as a state machine of hypothesis.
-- `ugm.testing.partition_model` and `ugm.testing.partition_machine` do the same for a partition, with its queues,
-  placement rules, allocations and further quota models; `ugm.testing.strategies` draws its configurations
-  and requests.
+- `ugm.testing.invariants` checks the invariants of trackers and partitions, and compares the running work of a
+  scheduler with its partition.
+- `ugm.testing.partition_model` computes every answer from lists of applications and allocations: slow, and easy to
+  check by reading.
+- `ugm.testing.partition_machine` compares a partition and its quota models with this model, as a state machine of
+  hypothesis.
 
 A test of a scheduler can be as short as this:
 
@@ -32,8 +31,6 @@ from ugm.testing.invariants import (
 )
 from ugm.testing.partition_machine import PartitionMachine
 from ugm.testing.partition_model import PartitionModel
-from ugm.testing.partition_model_state import PartitionModelState, SubmittedApplication
-from ugm.testing.queue_model import DynamicQueue, QueueAllowance, QueueModel
 from ugm.testing.strategies import (
     allocation_requests,
     full_partitions,
@@ -48,23 +45,11 @@ from ugm.testing.strategies import (
     resources,
     users,
 )
-from ugm.testing.tracker_machine import TrackerMachine
-from ugm.testing.tracker_model import Grant, LimitInForce, Place, TrackerModel
 
 __all__ = [
-    "DynamicQueue",
-    "Grant",
-    "LimitInForce",
     "PartitionMachine",
     "PartitionModel",
-    "PartitionModelState",
-    "Place",
-    "QueueAllowance",
-    "QueueModel",
     "RunningWorkError",
-    "SubmittedApplication",
-    "TrackerMachine",
-    "TrackerModel",
     "allocation_requests",
     "check_never_above",
     "check_running",

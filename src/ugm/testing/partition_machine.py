@@ -14,8 +14,9 @@ that is charged with all allocations. To test another kind of partition, overrid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any, ClassVar, Literal
 
 from hypothesis import strategies as st
@@ -32,10 +33,34 @@ from ugm.testing.invariants import exposed_partition
 from ugm.testing.partition_model import PartitionModel
 from ugm.testing.queue_model import QueueModel, upward
 from ugm.testing.strategies import ALLOCATIONS, GROUPS, SUBMITTED, full_partitions, users
-from ugm.testing.tracker_machine import agree, by_place, unordered
-from ugm.testing.tracker_model import Place
+from ugm.testing.usage_model import Place
 
-__all__ = ["PartitionMachine"]
+__all__ = ["PartitionMachine", "agree", "by_place", "unordered"]
+
+
+def by_place(answer: Decision | Iterable[Violation]) -> list[tuple[Place, list[Violation]]]:
+    """Return violations grouped by place; those of one place are sorted, because their order is undefined."""
+    places = groupby(_violations(answer), key=lambda violation: Place(*violation[:3]))
+    return [(place, sorted(group, key=repr)) for place, group in places]
+
+
+def unordered(answer: Decision | Iterable[Violation]) -> list[Violation]:
+    """Return violations sorted."""
+    return sorted(_violations(answer), key=repr)
+
+
+def _violations(answer: Decision | Iterable[Violation]) -> Iterable[Violation]:
+    return answer.violations if isinstance(answer, Decision) else answer
+
+
+def agree(found: object, expected: object, what: object) -> None:
+    """Expect an answer of the model.
+
+    Raises:
+        AssertionError: the answer is another one.
+    """
+    if found != expected:
+        raise AssertionError(f"{what}: found {found!r}, but the model says {expected!r}")
 
 
 def _compared(answer: Any) -> Any:  # noqa: ANN401 - the result of any operation

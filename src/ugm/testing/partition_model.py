@@ -41,13 +41,11 @@ _PENDING: Final = AllocationState.PENDING
 class PartitionModel(PartitionModelState):
     """A model of one partition.
 
-    >>> from ugm import TrackingType
-    >>> from ugm.testing import Place
     >>> model = PartitionModel()
     >>> model.adopt_application("app-1", UserGroup("sue"), "root.prod")
     >>> model.allocate("x-1", "app-1", Resource(memory=4))
     ()
-    >>> model.usage(Place(TrackingType.QUEUE, "root", "root"))
+    >>> model.total("app-1")
     Resource(memory=4)
     """
 
@@ -68,8 +66,7 @@ class PartitionModel(PartitionModelState):
         if self._is_known(new, quota):
             return self.applications[application_id].queue_path, False
         path = self.queues.place(user, queue, new.tags)
-        group = None if path is None else self.tracked.group_for(path, application_id, user)
-        if path is None or self.pending_work.of_submission(path, user, group):
+        if path is None or self.over_submitted(new._replace(queue_path=path)):
             return None, False
         creates = path not in self.queues.paths()
         self.queues.create(path)
@@ -240,7 +237,7 @@ class PartitionModel(PartitionModelState):
         if one.allocation_id in self.held:
             return ()
         application = self._require_welcome(one.application_id)
-        violations = self.pending_work.of_request(self.counted(application), one.usage)
+        violations = self.over_pending(application, one.usage)
         if not violations:
             self.held[one.allocation_id] = one
         return violations

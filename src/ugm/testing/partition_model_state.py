@@ -1,8 +1,8 @@
 """The state of a naive partition model: lists of applications and allocations, and every query computed from them.
 
-`ugm.testing.TrackerModel` compares usage with limits and quotas, and `ugm.testing.QueueModel` has the queues. For each
-query, other quota models are created and charged with all allocations. Nothing is counted or cached, and no code is
-shared with the partition. `ugm.testing.PartitionModel` adds the operations that change the lists.
+A `UsageModel` compares usage with limits and quotas, and a `QueueModel` has the queues. For each query, other quota
+models are created and charged with all allocations. Nothing is counted or cached, and no code is shared with the
+partition. `ugm.testing.PartitionModel` adds the operations that change the lists.
 
 Source: Apache YuniKorn, user based resource usage tracking; user based quota enforcement; resource quota management.
 """
@@ -14,21 +14,23 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from ugm._json_values import JsonObject
+from ugm.configuration import LimitExtensions
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, UserGroup
 from ugm.model import Claim, PendingModel, QuotaModel, ReportingModel
 from ugm.partition import Allocation, AllocationState, ApplicationInfo, ApplicationState
+from ugm.partition.config.compiled import PendingViolation
 from ugm.resources import Resource
-from ugm.testing.pending_model import CountedApplication, PendingWork
 from ugm.testing.queue_model import QueueModel
-from ugm.testing.tracker_model import Grant, Place, TrackerModel, charged_places
+from ugm.testing.usage_model import Grant, Place, UsageModel, charged_places
 
 __all__ = ["UNASSIGNED", "PartitionModelState", "SubmittedApplication"]
 
 _PENDING: Final = AllocationState.PENDING
 #: The group of an application that has not run yet.
 UNASSIGNED: Final = ""
+_NOTHING: Final = Resource()
 
 
 class SubmittedApplication(NamedTuple):
@@ -105,11 +107,11 @@ class PartitionModelState:
         return [application for application in self.applications.values() if application.running]
 
     @property
-    def tracked(self) -> TrackerModel:
+    def tracked(self) -> UsageModel:
         """The usage and the limits of users, groups and queues, with a grant for each running application."""
         grants = [Grant(app.queue_path, app[0], self.total(app[0]), app.user.name, app.group) for app in self.running()]
         groups = {app[0]: app.group for app in self.applications.values() if app.group != UNASSIGNED}
-        return TrackerModel(self.queues.config, self.group_limits, grants, queues=self.queues, groups=groups)
+        return UsageModel(self.queues.config, self.group_limits, grants, queues=self.queues, groups=groups)
 
     def usage(self, place: Place) -> Resource:
         """Return the usage at a place, without zeros."""
@@ -140,18 +142,57 @@ class PartitionModelState:
     def exceeded_limits(self) -> tuple[Violation, ...]:
         """Return every exceeded limit, those of further quota models last."""
         models = (model for model in self.charged_models() if isinstance(model, ReportingModel))
-        own = (*self.tracked.exceeded_limits(), *self.pending_work.exceeded())
+        own = (*self.tracked.exceeded_limits(), *self.over_pending(), *self.over_submitted())
         return (*own, *(found for model in models for found in model.exceeded()))
 
-    @property
-    def pending_work(self) -> PendingWork:
-        """The pending work, and its limits."""
-        return PendingWork(self.queues.config, tuple(self.counted(app) for app in self.applications.values()))
+    # Pending work
 
-    def counted(self, app: SubmittedApplication) -> CountedApplication:
-        """Return an application with its pending requests."""
-        requests = tuple(one.usage for one in self.entries(app.application_id, pending=True))
-        return CountedApplication(app.queue_path, app.user.name, self.group_of(app), requests)
+    def over_pending(
+        self, one: SubmittedApplication | None = None, usage: Resource = _NOTHING
+    ) -> tuple[Violation, ...]:
+        """Return every limit on pending requests that one more of an application would exceed; or is exceeded."""
+        found = list[Violation]()
+        for place, applications in self._submitted(one).items():
+            name, limit = self._extensions(place)
+            where = f"pending {place.kind}", place.name, place.queue_path, name
+            pending = [each for app in applications for each in self.entries(app.application_id, pending=True)]
+            number = 0 if one is None else 1
+            if limit.max_pending and len(pending) + number > limit.max_pending:
+                found.append(PendingViolation(*where, None, limit.max_pending, len(pending), number))
+            for resource, most in (limit.max_pending_resources or {}).items():
+                used, amount = sum(each.usage.get(resource, 0) for each in pending), usage.get(resource, 0)
+                if used + amount > most and (amount or not number):
+                    found.append(PendingViolation(*where, resource, most, used, amount))
+        return tuple(found)
+
+    def over_submitted(self, one: SubmittedApplication | None = None) -> tuple[Violation, ...]:
+        """Return every limit on submitted applications that one more would exceed, or that is exceeded."""
+        number = 0 if one is None else 1
+        found = list[Violation]()
+        for place, known in self._submitted(one).items():
+            name, limit = self._extensions(place)
+            if limit.max_submitted and len(known) + number > limit.max_submitted:
+                where = f"submitted {place.kind}", place.name, place.queue_path, name
+                found.append(PendingViolation(*where, None, limit.max_submitted, len(known), number))
+        return tuple(found)
+
+    def _submitted(self, one: SubmittedApplication | None) -> dict[Place, list[SubmittedApplication]]:
+        """Return the applications that count at each place of an application, or of all applications."""
+        places = {app.application_id: self.places(app) for app in self.applications.values()}
+        wanted = [place for known in places.values() for place in known] if one is None else self.places(one)
+        return {
+            place: [app for app in self.applications.values() if place in places[app.application_id]]
+            for place in wanted
+        }
+
+    def _extensions(self, place: Place) -> tuple[str, LimitExtensions]:
+        """Return the limits on pending work at a place, with their name in the configuration."""
+        if place.kind is TrackingType.QUEUE:
+            queue = self.queues.configured(place.queue_path)
+            return "", LimitExtensions() if queue is None else queue.ugm
+        # An application that a group wildcard has selected is charged to the group `*`.
+        name, entry = self.tracked.entry(place)
+        return name, LimitExtensions() if entry is None else entry.ugm
 
     def headroom(self, application_id: str) -> Resource | None:
         """Return the smallest free amount of each limited resource; None if no limit applies."""

@@ -8,7 +8,7 @@ from support.partition_fixtures import BOB, SUE, changing_nothing, memory
 from ugm import ConfigError, Partition, Resource, UserGroup, UserInQueue, parse_config
 from ugm.config import LimitConfig, LimitExtensions, PartitionConfig, QueueConfig, dump_config, export_config
 from ugm.partition import PendingHeadroom
-from ugm.testing.pending_model import CountedApplication, PendingWork
+from ugm.testing import PartitionModel
 
 LIMITS = """
 partitions:
@@ -46,19 +46,18 @@ def test_a_wildcard_counts_what_it_has_selected() -> None:
         LimitConfig(groups=("*",), ugm=LimitExtensions(max_pending=1)),
     )
     config = PartitionConfig(queues=(QueueConfig("root", limits=limits, queues=(QueueConfig("a"),)),))
-    partition = Partition()
+    partition, model = Partition(), PartitionModel()
     for name, group in (("named", "science"), ("selected", "*"), ("none", None)):
-        partition.adopt_application(name, UserGroup(name, ("ops",)), "root.a", group=group)
+        for adopting in (partition, model):
+            adopting.adopt_application(name, UserGroup(name, ("ops",)), "root.a", group=group)
         for number in range(2):
             assert partition.request(f"{name}-{number}", name, memory(1))
+            assert not model.request(f"{name}-{number}", name, memory(1))
     partition.configure(config)
+    model.configure(config)
 
     assert texts(partition.exceeded_limits()) == ["group '*' in root: 2 of 1 requests pending (limit for '*')"]
-    counted = [
-        CountedApplication(one.queue_path, one.user.name, one.group, (memory(1),) * 2)
-        for one in partition.applications()
-    ]
-    assert PendingWork(config, tuple(counted)).exceeded() == partition.exceeded_limits()
+    assert model.exceeded_limits() == partition.exceeded_limits()
 
 
 def test_amounts_of_a_group() -> None:

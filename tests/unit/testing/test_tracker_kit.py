@@ -6,10 +6,11 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from support.tracker_machine import TrackerMachine
 from support.tracking_fixtures import ONE, SUE, group, partition, user
 from ugm import InvariantError, Manager, Partition, Resource, parse_config
 from ugm.configuration import PartitionConfig, QueueConfig
-from ugm.testing import TrackerMachine, check_never_above, verify_all
+from ugm.testing import check_never_above, verify_all
 from ugm.tracking import Tracker
 
 
@@ -55,12 +56,6 @@ def test_verify_all_has_the_manager_recompute() -> None:
     with pytest.raises(InvariantError) as caught:
         verify_all(manager)
     assert str(caught.value) == "user 'sue' counts -4 memory in root, but its applications hold 1"
-
-
-# The model
-
-
-# The machine
 
 
 class NoGroups(TrackerMachine):

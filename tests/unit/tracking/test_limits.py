@@ -8,7 +8,8 @@ from hypothesis import given
 from support.tracking_fixtures import BOB, ONE, SUE, group, partition, user
 from ugm import Manager, RequestError, Resource, UserGroup, parse_config
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
-from ugm.testing import TrackerModel, exposed, partitions, queue_paths, users
+from ugm.testing import exposed, partitions, queue_paths, users
+from ugm.testing.usage_model import UsageModel
 from ugm.tracking import ActiveLimits, UserTracker
 from ugm.tracking.limits import Limits
 
@@ -134,7 +135,7 @@ def test_swap_reaches_every_tracker() -> None:
 @given(partitions(), queue_paths(), users())
 def test_limits_are_those_of_the_book(config: PartitionConfig, path: str, asking: UserGroup) -> None:
     """The order of the configuration decides which limits apply, and which group is chosen."""
-    manager, model = Manager(config), TrackerModel(config)
+    manager, model = Manager(config), UsageModel(config)
 
     assert manager.group_for(path, "app-1", asking) == model.group_for(path, "app-1", asking)
     assert manager.headroom(path, "app-1", asking) == model.headroom(path, "app-1", asking)

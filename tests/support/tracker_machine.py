@@ -1,13 +1,4 @@
-"""A state machine that compares a tracker with the naive model after every step.
-
-To test another tracker, or a wrapper around `ugm.Manager`, override `TrackerMachine.make_tracker`, and let pytest
-collect the test case::
-
-    class MyMachine(TrackerMachine):
-        def make_tracker(self, config):
-            return MyTracker(config)
-
-    TestMyTracker = MyMachine.TestCase
+"""A state machine that compares a tracker with a naive model after every step.
 
 Every object with the methods of `ugm.tracking.Tracker` can be tested. Operations that only `ugm.Manager` has, such as
 ``check``, ``headroom``, ``adopt`` or ``update_config``, are tested if the object has them. After every step, the
@@ -16,18 +7,20 @@ visible state of the tracker must equal that of the model, and `ugm.testing.veri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from itertools import groupby
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, final
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ugm import Decision, Manager, Request, RequestError, Resource, TrackingType, UgmError, UserGroup, Violation
+from ugm import Manager, Request, RequestError, Resource, TrackingType, UgmError, UserGroup, Violation
 from ugm.configuration import PartitionConfig
+from ugm.errors import NotTrackedError, ReleaseError
 from ugm.identity import ROOT, WILDCARD
 from ugm.testing.invariants import exposed, verify_all
+from ugm.testing.partition_machine import agree, by_place, unordered
 from ugm.testing.strategies import (
     GROUPS,
     USERS,
@@ -38,10 +31,10 @@ from ugm.testing.strategies import (
     resources,
     users,
 )
-from ugm.testing.tracker_model import Place, TrackerModel
+from ugm.testing.usage_model import Grant, LimitInForce, Place, UsageModel, grant_places
 from ugm.tracking import Tracker
 
-__all__ = ["TrackerMachine", "agree", "by_place", "unordered"]
+__all__ = ["TrackerMachine"]
 
 #: The placeholder for an earlier request, before the first.
 _FIRST = Request(ROOT, f"{USERS[0]}-1", Resource(), UserGroup(USERS[0]))
@@ -71,29 +64,127 @@ def _something_runs(machine: TrackerMachine) -> bool:
     return bool(machine.model.grants)
 
 
-def by_place(answer: Decision | Iterable[Violation]) -> list[tuple[Place, list[Violation]]]:
-    """Return violations grouped by place; those of one place are sorted, because their order is undefined."""
-    places = groupby(_violations(answer), key=lambda violation: Place(*violation[:3]))
-    return [(place, sorted(group, key=repr)) for place, group in places]
+@final
+@dataclass
+class TrackerModel(UsageModel):
+    """The users and groups of one tracker. It raises the same errors as a tracker."""
 
+    #: The limits that were set manually since the last configuration.
+    manual_limits: dict[Place, LimitInForce] = field(default_factory=dict)
 
-def unordered(answer: Decision | Iterable[Violation]) -> list[Violation]:
-    """Return violations sorted."""
-    return sorted(_violations(answer), key=repr)
+    # Queries
 
+    def total(self, kind: TrackingType, name: str) -> Resource | None:
+        """Return the usage of a user or group; None if nothing of it runs."""
+        place = Place(kind, name, ROOT)
+        return self.usage(place) if self.grants_at(place) else None
 
-def _violations(answer: Decision | Iterable[Violation]) -> Iterable[Violation]:
-    return answer.violations if isinstance(answer, Decision) else answer
+    def held(self, application_id: str, queue_path: str) -> Resource:
+        """Return the usage of an application in one queue, without zeros."""
+        return sum(
+            (grant.usage for grant in self.grants if grant[:2] == (queue_path.lower(), application_id)), Resource()
+        ).without_zeros()
 
+    def running(self) -> list[tuple[str, str, str]]:
+        """Return the queue, id and user of all running applications, sorted."""
+        return sorted({(grant.queue_path, grant.application_id, grant.user_name) for grant in self.grants})
 
-def agree(found: object, expected: object, what: object) -> None:
-    """Expect an answer of the model.
+    def owner(self, application_id: str) -> str | None:
+        """Return the user of a running application."""
+        return next((grant.user_name for grant in self.grants if grant.application_id == application_id), None)
 
-    Raises:
-        AssertionError: the answer is another one.
-    """
-    if found != expected:
-        raise AssertionError(f"{what}: found {found!r}, but the model says {expected!r}")
+    def _require_own(self, application_id: str, user: UserGroup) -> None:
+        owner = self.owner(application_id)
+        if owner not in (None, user.name):
+            raise RequestError(
+                "user", user.name, f"application {application_id!r} belongs to user {owner!r}", "id-in-use"
+            )
+
+    def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
+        """Return whether an application runs in a queue or may start there."""
+        places = self.limited_places(queue_path, application_id, user)
+        return not self._exceeded(places, application_id, Resource())
+
+    def limit(self, place: Place) -> LimitInForce:
+        """Return the limit in force at a place."""
+        return self.manual_limits.get(place) or super().limit(place)
+
+    def check(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
+        """Return every limit that an increase would exceed."""
+        self._require_own(application_id, user)
+        return super().check(queue_path, application_id, usage, user)
+
+    # Changes
+
+    def adopt(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
+        """Grant *usage* even if it exceeds limits, and return the limits that are exceeded now."""
+        self._require_own(application_id, user)
+        return super().adopt(queue_path, application_id, usage, user)
+
+    def increase(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
+        """Grant *usage* if it fits; otherwise return the exceeded limits."""
+        violations = self.check(queue_path, application_id, usage, user)
+        if not violations:
+            self.adopt(queue_path, application_id, usage, user)
+        return violations
+
+    def decrease(
+        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup, *, remove_app: bool = False
+    ) -> None:
+        """Refund *usage*."""
+        self._require_holding(queue_path, application_id, usage, user, everything=remove_app)
+        path = queue_path.lower()
+        back = Resource({name: -amount for name, amount in usage.items()})
+        group = self.group_for(queue_path, application_id, user)
+        self.grants.append(Grant(path, application_id, back, user.name, group))
+        if remove_app:
+            self.grants = [grant for grant in self.grants if grant[:2] != (path, application_id)]
+            tracked = {place[:2] for grant in self.grants for place in grant_places(grant)}
+            self.manual_limits = {place: most for place, most in self.manual_limits.items() if place[:2] in tracked}
+
+    def _require_holding(
+        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup, *, everything: bool = False
+    ) -> None:
+        self._require_own(application_id, user)
+        path = queue_path.lower()
+        if (path, application_id, user.name) not in self.running():
+            raise NotTrackedError(application_id, path, user.name, "it does not run there")
+        held = self.held(application_id, path)
+        for name in {**held, **usage}:
+            had, back = held.get(name, 0), usage.get(name, 0)
+            if back > had or (everything and back < had):
+                raise ReleaseError(application_id, path, name, had, back)
+
+    def replace(
+        self, queue_path: str, application_id: str, placeholder: Resource, real: Resource, user: UserGroup
+    ) -> tuple[Violation, ...]:
+        """Replace *placeholder* by *real* if the growth fits; otherwise return the exceeded limits."""
+        self._require_holding(queue_path, application_id, placeholder, user)
+        violations = self.check_exchange(queue_path, application_id, placeholder, real, user)
+        if not violations:
+            self.decrease(queue_path, application_id, placeholder, user)
+            self.adopt(queue_path, application_id, real, user)
+        return violations
+
+    def update_config(self, config: PartitionConfig | None) -> None:
+        """Replace the configuration, and remove manual limits."""
+        self.config, self.manual_limits = config, {}
+
+    def set_limit(self, place: Place, *, resources: Resource | None = None, applications: int | None = None) -> None:
+        """Set a part of a limit at a place with running applications; an empty vector or a 0 removes it.
+
+        The name of an existing limit does not change. Without running applications, the call has no effect.
+        """
+        if not self.grants_at(place):
+            return
+        now = self.limit(place)
+        self.manual_limits[place] = LimitInForce(
+            now.limit_name or place.name,
+            now.resources if resources is None else resources,
+            now.applications if applications is None else applications,
+        )
+        if not self.manual_limits[place].resources and not self.manual_limits[place].applications:
+            self.manual_limits[place] = LimitInForce("", Resource(), 0)
 
 
 @contextmanager

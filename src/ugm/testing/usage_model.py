@@ -1,10 +1,7 @@
 """A naive model of users, groups and limits: a list of grants, from which every query is computed.
 
 The model caches and counts nothing, and shares no code with the trackers of ugm. It finds limits by walking through the
-configuration from the root. Therefore it is slow, but easy to verify by reading. `ugm.testing.PartitionModel` uses it
-for its queues as well.
-
-The model expects valid arguments. It raises the same errors as a tracker for operations that a tracker refuses.
+configuration from the root. Therefore it is slow, but easy to verify by reading. It expects valid arguments.
 
 Source: Apache YuniKorn, user based resource usage tracking; user based quota enforcement.
 """
@@ -13,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ugm._json_values import JsonObject
 from ugm.configuration import LimitConfig, PartitionConfig
 from ugm.decision import Violation
-from ugm.errors import NotTrackedError, ReleaseError, RequestError
 from ugm.identity import ROOT, WILDCARD, TrackingType, UserGroup
 from ugm.resources import Resource
 from ugm.testing.queue_model import QueueAllowance, QueueModel, upward
@@ -26,7 +22,7 @@ from ugm.testing.queue_model import QueueAllowance, QueueModel, upward
 if TYPE_CHECKING:
     from ugm.tracking.manager import Request
 
-__all__ = ["Grant", "LimitInForce", "Place", "TrackerModel", "charged_places"]
+__all__ = ["Grant", "LimitInForce", "Place", "UsageModel", "charged_places", "grant_places"]
 
 
 class Grant(NamedTuple):
@@ -59,21 +55,19 @@ class LimitInForce(NamedTuple):
 _NO_LIMIT = LimitInForce("", Resource(), 0)
 
 
-@final
 @dataclass
-class TrackerModel:
+class UsageModel:
     """The users and groups of one partition.
 
     Attributes:
         config: the limits in force; None for none.
         group_limits: as for `ugm.Manager`.
         grants: the changes of all running applications, in order.
-        manual_limits: limits that were set manually since the last configuration.
         queues: the queues with their quotas; None if queues have no quotas.
         groups: assigned groups by application; the group of any other application is assigned by its first grant.
 
-    >>> model = TrackerModel()
-    >>> model.increase("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))
+    >>> model = UsageModel()
+    >>> model.adopt("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))
     ()
     >>> model.usage(Place(TrackingType.USER, "sue", "root"))
     Resource(memory=4)
@@ -82,7 +76,6 @@ class TrackerModel:
     config: PartitionConfig | None = None
     group_limits: Literal["always", "unless-user-limited"] = "always"
     grants: list[Grant] = field(default_factory=list)
-    manual_limits: dict[Place, LimitInForce] = field(default_factory=dict)
     queues: QueueModel | None = None
     groups: Mapping[str, str | None] = field(default_factory=dict)
 
@@ -90,32 +83,15 @@ class TrackerModel:
 
     def grants_at(self, place: Place) -> list[Grant]:
         """Return the grants at a place and below it."""
-        return [grant for grant in self.grants if place in _places(grant)]
+        return [grant for grant in self.grants if place in grant_places(grant)]
 
     def usage(self, place: Place) -> Resource:
         """Return the usage at a place, without zeros."""
-        return _total(grant.usage for grant in self.grants_at(place))
-
-    def total(self, kind: TrackingType, name: str) -> Resource | None:
-        """Return the usage of a user or group; None if nothing of it runs."""
-        place = Place(kind, name, ROOT)
-        return self.usage(place) if self.grants_at(place) else None
+        return sum((grant.usage for grant in self.grants_at(place)), Resource()).without_zeros()
 
     def applications(self, place: Place) -> set[str]:
         """Return the applications that run at a place."""
         return {grant.application_id for grant in self.grants_at(place)}
-
-    def held(self, application_id: str, queue_path: str) -> Resource:
-        """Return the usage of an application in one queue, without zeros."""
-        return _total(grant.usage for grant in self.grants if grant[:2] == (queue_path.lower(), application_id))
-
-    def running(self) -> list[tuple[str, str, str]]:
-        """Return the queue, id and user of all running applications, sorted."""
-        return sorted({(grant.queue_path, grant.application_id, grant.user_name) for grant in self.grants})
-
-    def owner(self, application_id: str) -> str | None:
-        """Return the user of a running application."""
-        return next((grant.user_name for grant in self.grants if grant.application_id == application_id), None)
 
     # Queries of the configuration.
 
@@ -137,17 +113,20 @@ class TrackerModel:
 
     def limit(self, place: Place) -> LimitInForce:
         """Return the limit in force at a place."""
-        if place in self.manual_limits:
-            return self.manual_limits[place]
         if place.kind is TrackingType.QUEUE:
             allowed = QueueAllowance() if self.queues is None else self.queues.allowed(place.queue_path)
             return LimitInForce("", allowed.resources or Resource(), allowed.applications)
-        is_user = place.kind is TrackingType.USER
+        name, entry = self.entry(place)
+        return LimitInForce(name, entry.max_resources or Resource(), entry.max_applications) if entry else _NO_LIMIT
+
+    def entry(self, place: Place) -> tuple[str, LimitConfig | None]:
+        """Return the name in the configuration and the limit that apply to a user or group at a place."""
+        is_user = place.kind == TrackingType.USER
         for wanted in (place.name, WILDCARD) if is_user else (place.name,):
             for entry in self._entries(place.queue_path):
                 if wanted in (entry.users if is_user else entry.groups):
-                    return LimitInForce(wanted, entry.max_resources or Resource(), entry.max_applications)
-        return _NO_LIMIT
+                    return wanted, entry
+        return "", None
 
     def _entries(self, queue_path: str) -> Sequence[LimitConfig]:
         queue = None if self.config is None else dict(self.config.root.walk()).get(queue_path)
@@ -166,15 +145,7 @@ class TrackerModel:
 
     def check(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
         """Return every limit that an increase would exceed."""
-        self._require_own(application_id, user)
         return self._exceeded(self.limited_places(queue_path, application_id, user), application_id, usage)
-
-    def _require_own(self, application_id: str, user: UserGroup) -> None:
-        owner = self.owner(application_id)
-        if owner not in (None, user.name):
-            raise RequestError(
-                "user", user.name, f"application {application_id!r} belongs to user {owner!r}", "id-in-use"
-            )
 
     def _exceeded(self, places: list[Place], application_id: str, usage: Resource) -> tuple[Violation, ...]:
         found: list[Violation] = []
@@ -229,14 +200,9 @@ class TrackerModel:
         is_root = place.kind is TrackingType.QUEUE and place.queue_path == ROOT
         return is_root and self.queues is not None and self.queues.allowed(ROOT).resources is not None
 
-    def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
-        """Return whether an application runs in a queue or may start there."""
-        places = self.limited_places(queue_path, application_id, user)
-        return not self._exceeded(places, application_id, Resource())
-
     def exceeded_limits(self) -> list[Violation]:
         """Return every exceeded limit, sorted by place."""
-        return list(self.exceeded_at(sorted({place for grant in self.grants for place in _places(grant)})))
+        return list(self.exceeded_at(sorted({place for grant in self.grants for place in grant_places(grant)})))
 
     def exceeded_at(self, places: Iterable[Place]) -> Iterator[Violation]:
         """Yield every exceeded limit of some places."""
@@ -251,19 +217,11 @@ class TrackerModel:
 
     # Changes.
 
-    def increase(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
-        """Grant *usage* if it fits; otherwise return the exceeded limits."""
-        violations = self.check(queue_path, application_id, usage, user)
-        if not violations:
-            self.adopt(queue_path, application_id, usage, user)
-        return violations
-
     def adopt(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
         """Grant *usage* even if it exceeds limits, and return the limits that are exceeded now."""
-        self._require_own(application_id, user)
         group = self.group_for(queue_path, application_id, user)
         self.grants.append(Grant(queue_path.lower(), application_id, usage, user.name, group))
-        return tuple(self.exceeded_at(_places(self.grants[-1])))
+        return tuple(self.exceeded_at(grant_places(self.grants[-1])))
 
     def increase_all(self, requests: Iterable[Request]) -> tuple[Violation, ...]:
         """Grant several increases or none of them, and return the exceeded limits.
@@ -277,11 +235,11 @@ class TrackerModel:
             after.adopt(*request)
         new = after.grants[len(self.grants) :]
         found: list[Violation] = []
-        for place in dict.fromkeys(place for grant in new for place in _places(grant)):
-            requested = sum((grant.usage for grant in new if place in _places(grant)), Resource())
+        for place in dict.fromkeys(place for grant in new for place in grant_places(grant)):
+            requested = sum((grant.usage for grant in new if place in grant_places(grant)), Resource())
             running = len(self.applications(place))
             starting = len(after.applications(place)) - running
-            together = len({(grant.user_name, grant.application_id) for grant in new if place in _places(grant)})
+            together = len({(grant.user_name, grant.application_id) for grant in new if place in grant_places(grant)})
             if 0 < self.limit(place).applications < together:
                 # The limit never allows them together, so those that run already count as requested.
                 running, starting = running + starting - together, together
@@ -290,44 +248,6 @@ class TrackerModel:
         if not found:
             self.grants = after.grants
         return tuple(found)
-
-    def decrease(
-        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup, *, remove_app: bool = False
-    ) -> None:
-        """Refund *usage*."""
-        self._require_holding(queue_path, application_id, usage, user, everything=remove_app)
-        path = queue_path.lower()
-        back = Resource({name: -amount for name, amount in usage.items()})
-        group = self.group_for(queue_path, application_id, user)
-        self.grants.append(Grant(path, application_id, back, user.name, group))
-        if remove_app:
-            self.grants = [grant for grant in self.grants if grant[:2] != (path, application_id)]
-            tracked = {place[:2] for grant in self.grants for place in _places(grant)}
-            self.manual_limits = {place: most for place, most in self.manual_limits.items() if place[:2] in tracked}
-
-    def _require_holding(
-        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup, *, everything: bool = False
-    ) -> None:
-        self._require_own(application_id, user)
-        path = queue_path.lower()
-        if (path, application_id, user.name) not in self.running():
-            raise NotTrackedError(application_id, path, user.name, "it does not run there")
-        held = self.held(application_id, path)
-        for name in {**held, **usage}:
-            had, back = held.get(name, 0), usage.get(name, 0)
-            if back > had or (everything and back < had):
-                raise ReleaseError(application_id, path, name, had, back)
-
-    def replace(
-        self, queue_path: str, application_id: str, placeholder: Resource, real: Resource, user: UserGroup
-    ) -> tuple[Violation, ...]:
-        """Replace *placeholder* by *real* if the growth fits; otherwise return the exceeded limits."""
-        self._require_holding(queue_path, application_id, placeholder, user)
-        violations = self.check_exchange(queue_path, application_id, placeholder, real, user)
-        if not violations:
-            self.decrease(queue_path, application_id, placeholder, user)
-            self.adopt(queue_path, application_id, real, user)
-        return violations
 
     def check_exchange(
         self, queue_path: str, application_id: str, old: Resource, new: Resource, user: UserGroup
@@ -339,26 +259,6 @@ class TrackerModel:
             for each in self.check(queue_path, application_id, growth, user)
             for back in [old.get(each.resource or "", 0)]
         )
-
-    def update_config(self, config: PartitionConfig | None) -> None:
-        """Replace the configuration, and remove manual limits."""
-        self.config, self.manual_limits = config, {}
-
-    def set_limit(self, place: Place, *, resources: Resource | None = None, applications: int | None = None) -> None:
-        """Set a part of a limit at a place with running applications; an empty vector or a 0 removes it.
-
-        The name of an existing limit does not change. Without running applications, the call has no effect.
-        """
-        if not self.grants_at(place):
-            return
-        now = self.limit(place)
-        self.manual_limits[place] = LimitInForce(
-            now.limit_name or place.name,
-            now.resources if resources is None else resources,
-            now.applications if applications is None else applications,
-        )
-        if not self.manual_limits[place].resources and not self.manual_limits[place].applications:
-            self.manual_limits[place] = _NO_LIMIT
 
     # The visible state.
 
@@ -392,7 +292,8 @@ class TrackerModel:
         }
 
 
-def _places(grant: Grant) -> list[Place]:
+def grant_places(grant: Grant) -> list[Place]:
+    """Return the places that a grant is charged to."""
     return charged_places(grant.queue_path, grant.user_name, grant.group_name)
 
 
@@ -402,7 +303,3 @@ def charged_places(queue_path: str, user: str, group: str | None) -> list[Place]
     users = [Place(TrackingType.USER, user, path) for path in paths]
     groups = [Place(TrackingType.GROUP, group, path) for path in paths if group is not None]
     return users + groups + [Place(TrackingType.QUEUE, path, path) for path in paths]
-
-
-def _total(usages: Iterable[Resource]) -> Resource:
-    return sum(usages, Resource()).without_zeros()
