@@ -8,8 +8,9 @@ Three lines in ``dask_gateway_config.py`` limit any backend that keeps its state
 
 A cluster is an application, and its scheduler and each of its workers are allocations. The gateway records a cluster
 or worker before it starts it, and the adapter asks for a grant between the two. A cluster that is denied fails at once,
-with sentences for its user. A worker that is denied stays recorded, and the adapter asks again when something has
-ended. So it does not count as a failed start. A cluster has at most one such worker, however many it wishes for.
+with sentences for its user. A worker that is denied stays recorded, and becomes a pending request. The adapter asks
+again when it fits, so it does not count as a failed start. A cluster has at most one such worker, however many it
+wishes for.
 
 The database of the gateway says what runs, also after a crash between any two steps. The groups of the user are in the
 recorded configuration of the cluster, because the gateway itself stores none.
@@ -136,7 +137,7 @@ def limited(
     host: str = "dask-gateway",
     scheduler: UsageOf = scheduler_usage,
     worker: UsageOf = worker_usage,
-    poll: float = 5.0,
+    poll: float = 30.0,
 ) -> type[Any]:
     """Return a backend class whose clusters and workers start only within the quotas.
 
@@ -147,8 +148,8 @@ def limited(
         host: the name of the gateway. Gateways that share a service need different names.
         scheduler: returns the usage of a scheduler.
         worker: returns the usage of a worker.
-        poll: the seconds after which workers that were denied are asked for again. A release in this gateway does so at
-            once.
+        poll: the seconds after which workers that were denied are asked for again. A release that lets one of them fit
+            does so at once.
 
     Raises:
         RequestError: the backend keeps its state elsewhere, or starts clusters in its own way.
@@ -265,7 +266,7 @@ class _LimitedBackend(_DatabaseBackend):
             return  # the worker may run: an earlier process may have been killed before it recorded the start
         usage = self._terms.worker(cluster.config)
         try:
-            await self._grants.extend(cluster.name, [(_worker_id(worker), usage)])
+            await self._grants.extend(cluster.name, [(_worker_id(worker), usage)], waits=True)
         except GrantDeniedError as denial:
             self._log_denial(cluster, "worker", denial)
             return

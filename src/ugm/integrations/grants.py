@@ -32,8 +32,11 @@ from ugm.integrations.sources import PartitionSource
 from ugm.partition import (
     AbstractPartition,
     Admission,
+    AllocationRequest,
     AllocationSpec,
+    AllocationState,
     OwnedAllocation,
+    Partition,
     RunningApplication,
     SyncReport,
     UserInQueue,
@@ -154,11 +157,14 @@ class Grants:
 
         >>> await grants.run(lambda partition: partition.limits("jupyterhub/ana"))  # doctest: +SKIP
         """
-        partition = self._source if isinstance(self._source, AbstractPartition) else await self._source()
+        partition = await self._partition()
         if isinstance(partition, StoredPartition):
             return await partition.awaited(operation, partition)
         result = operation(partition)
         return cast("_T", await result) if isawaitable(result) else result
+
+    async def _partition(self) -> AbstractPartition:
+        return self._source if isinstance(self._source, AbstractPartition) else await self._source()
 
     def ledger_id(self, name: str) -> str:
         """Return the id in the ledger of work of the host, for `run`."""
@@ -197,8 +203,16 @@ class Grants:
             lambda partition: partition.admit(self._prefix + application_id, user, queue, specs, tags=tags, quota=quota)
         )
 
-    async def extend(self, application_id: str, allocations: _Specs, *, duration: int | None = None) -> None:
+    async def extend(
+        self, application_id: str, allocations: _Specs, *, duration: int | None = None, waits: bool = False
+    ) -> None:
         """Grant further allocations of an application, all or none.
+
+        Args:
+            application_id: as for `grant`.
+            allocations: as for `grant`.
+            duration: as for `grant`.
+            waits: whether denied allocations become pending requests, for `wait`. `release` withdraws them.
 
         Raises:
             GrantDeniedError: as for `grant`, or the ledger does not know the application until the next comparison.
@@ -212,6 +226,17 @@ class Grants:
                 raise
             self._repair.set()
             raise GrantDeniedError(_NOT_READY, Remedy.SERVICE) from error
+        except GrantDeniedError as denial:
+            if waits and denial.decision is not None:
+                await self._request(requests)
+            raise
+
+    async def _request(self, requests: Iterable[AllocationRequest]) -> None:
+        for one in requests:
+            try:
+                await self.run(lambda partition, one=one: partition.request(one))  # type: ignore[misc]
+            except Exception as error:  # noqa: BLE001 - the host asks again after a while
+                _LOGGER.warning("%s: %s does not wait: %s", self._host, one.allocation_id, error)
 
     async def _granted(self, operation: Callable[[AbstractPartition], Admission | Decision]) -> None:
         """Call an operation that grants.
@@ -288,12 +313,26 @@ class Grants:
         self._released.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Wait until this object has released something since the last call, and return whether it has.
+        """Wait until a pending request may fit, or this object has released something, and return whether that is so.
 
-        Limits may also allow more because of other hosts or because of time, so a host asks again after *seconds*, too.
-        Only one task may wait.
+        A limit on pending work may have denied the request, and budgets allow more with time, so a host asks again
+        after *seconds*, too. Only one task may wait.
         """
-        return await _is_set(self._released, seconds)
+        woken = asyncio.ensure_future(self._wake())
+        try:
+            return await _is_set(self._released, seconds)
+        finally:
+            woken.cancel()
+
+    async def _wake(self) -> None:
+        """Wait until a pending request of the host may fit, and end `wait`."""
+        try:
+            waiting_list = cast("Partition", await self._partition()).waiting_list()
+            while not any(one.allocation_id.startswith(self._prefix) for one in await waiting_list.woken()):
+                pass
+            self._released.set()
+        except Exception as error:  # noqa: BLE001 - the host asks again after a while
+            _LOGGER.warning("%s: no request is woken now: %s", self._host, error)
 
     # Comparison
 
@@ -314,7 +353,9 @@ class Grants:
                 one, owner.user.name, owner.group, owner.queue_path
             )
             for one in allocations
-            if one.allocation_id.startswith(self._prefix) and (owner := applications.get(one.application_id))
+            if one.state is not AllocationState.PENDING
+            and one.allocation_id.startswith(self._prefix)
+            and (owner := applications.get(one.application_id))
         }
         known = {name: one.queue_path for name, one in applications.items() if name.startswith(self._prefix)}
         ended = self._ended = set(), set()

@@ -17,10 +17,12 @@ from dask_gateway_server import models  # type: ignore[import-not-found, import-
 from dask_gateway_server.backends import base, db_base  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from traitlets.config import Config  # type: ignore[import-not-found, unused-ignore]
 
-from ugm import Partition, RequestError, parse_config
+from support.service_fixtures import running
+from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.integrations.dask_gateway import limited
-from ugm.integrations.sources import PartitionSource
-from ugm.partition import AbstractPartition
+from ugm.integrations.sources import PartitionSource, quota_source
+from ugm.partition import AbstractPartition, AllocationState
+from ugm.service import connect
 from ugm.store import open_partition
 from ugm.testing import check_never_above
 
@@ -262,9 +264,10 @@ def waiting(backend: Any, name: str) -> list[Any]:  # noqa: ANN401 - no types
 
 
 def held(partition: AbstractPartition) -> Counter[str]:
-    """Return the number of allocations of each user."""
+    """Return the number of granted allocations of each user."""
     owners = {one.application_id: one.user.name for one in partition.applications()}
-    return Counter(owners[one.application_id] for one in partition.allocations())
+    granted = [one for one in partition.allocations() if one.state is not AllocationState.PENDING]
+    return Counter(owners[one.application_id] for one in granted)
 
 
 def check_agreement(partition: AbstractPartition, world: World) -> None:
@@ -348,6 +351,25 @@ def test_a_release_wakes(world: World, folder: Path) -> None:
             await backend.until(lambda: len(world.workers_of(ben)) == 4, "the workers start")
 
     run(work)
+
+
+def test_a_release_of_another_host_wakes(world: World, folder: Path) -> None:
+    """In a service, the release of another host starts a worker that waits at once; the ledger has no request then."""
+    with running(folder, given=PARTITION) as service, connect(str(service.addresses[0])) as other:
+        other.submit("other", UserGroup("ana", ("lab",)), "root.dask")
+        assert other.allocate("other", "other", Resource(vcore=5000))
+
+        async def work() -> None:
+            source = quota_source(service=str(service.addresses[0]))
+            async with gateway(world, source, folder, poll=3600) as backend:
+                await ready(backend)
+                ben = await started(backend, BEN, 4)
+                await backend.until(lambda: waiting(backend, ben) and other.pending("root.dask")[0], "a worker waits")
+                other.release("other")
+                await backend.until(lambda: len(world.workers_of(ben)) == 4, "the workers start")
+                assert other.pending("root.dask")[0] == 0
+
+        run(work)
 
 
 # Warnings
