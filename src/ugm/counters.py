@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias, final
 
 from ugm.errors import RequestError
+from ugm.families import Families
 from ugm.identity import TrackingType
 from ugm.resources import MEMORY, VCORE, Resource, smallest_amounts
 
@@ -89,13 +90,14 @@ class Layout:
         closed: whether all other resources are unavailable, so that no counter fits a request for one. One counter
             of every chain must then have a closed limit, so that the denial has a reason.
         listed: the only names that requests may have; empty for any.
+        families: the families whose open amounts are assigned before a charge; None for none.
         examine: checks the names of a request before it is compiled.
 
     >>> Layout(["memory", "nvidia.com/gpu"]).vector(Resource({"memory": 5, "nvidia.com/gpu": 1, "pods": 1}))[2:]
     (0, 5, ((0, 1),), (('nvidia.com/gpu', 1), ('pods', 1)))
     """
 
-    __slots__ = ("closed", "examine", "limited", "listed", "names", "positions")
+    __slots__ = ("closed", "examine", "families", "limited", "listed", "names", "positions")
 
     #: With ``vcore`` and ``memory`` if some limit names them.
     limited: frozenset[str]
@@ -110,18 +112,28 @@ class Layout:
         *,
         closed: bool = False,
         listed: frozenset[str] = frozenset(),
+        families: Families | None = None,
         examine: NameCheck | None = None,
     ) -> None:
         self.closed = closed
         self.listed: Final = listed
+        self.families: Final = families
         self.examine: NameCheck | None = examine
         self.limited = frozenset(names)
         self.names = tuple(sorted(self.limited.difference(_IN_ATTRIBUTES)))
         self.positions = {name: position for position, name in enumerate(self.names)}
 
+    @property
+    def rules(self) -> tuple[frozenset[str], Families | None]:
+        """The rules for the names of requests, which decide whether a cached vector stays valid."""
+        return self.listed, self.families
+
     def with_names(self, names: Iterable[str]) -> Layout:
         """Return a layout that also counts *names*; this one if it counts them already."""
-        layout = Layout((*self.limited, *names), closed=self.closed, listed=self.listed, examine=self.examine)
+        every, rules = (*self.limited, *names), self
+        layout = Layout(
+            every, closed=rules.closed, listed=rules.listed, families=rules.families, examine=rules.examine
+        )
         return self if layout.names == self.names else layout
 
     def vector(self, usage: Resource) -> RequestVector:
@@ -144,7 +156,9 @@ class Layout:
         if self.closed and any(name not in self.positions for name, _ in requested):
             required_vcore = _NEVER if VCORE in amounts else _NEVER_NOT_NAMED
         vector = (required_vcore, required_memory, vcore, memory, counted, requested)
-        if not self.listed or self.listed.issuperset(amounts):
+        # A request with the cached vector is decided without a look at its names.
+        is_final = self.families is None or self.families.is_final(usage)
+        if is_final and (not self.listed or self.listed.issuperset(amounts)):
             usage.compiled = (self, vector)
         return vector
 

@@ -173,6 +173,8 @@ class Decision(NamedTuple):
     #: The allocations that a quota model evicts: those that were released for an allowed request, or those that must be
     #: released for a denied request.
     evictions: tuple[str, ...] = ()
+    #: The variants that amounts of any variant are assigned to; None if the request has no such amounts.
+    assign: Resource | None = None
 
     def __bool__(self) -> bool:
         return not self.violations
@@ -189,7 +191,7 @@ class Decision(NamedTuple):
 
     def to_dict(self) -> JsonObject:
         """Return the decision for JSON."""
-        return attributes(self, ("allowed", "can_wait", "violations", "evictions"))
+        return attributes(self, ("allowed", "can_wait", "violations", "evictions", "assign"))
 
     @property
     def summary(self) -> str:
@@ -216,7 +218,8 @@ class Decision(NamedTuple):
     def __str__(self) -> str:
         evicted = ", ".join(map(repr, self.evictions))
         if self.allowed:
-            return f"allowed, evicting {evicted}" if evicted else "allowed"
+            assigned = f", assigned {self.assign}" if self.assign else ""
+            return f"allowed{assigned}, evicting {evicted}" if evicted else f"allowed{assigned}"
         advice = "waiting can help" if self.can_wait else "waiting cannot help"
         more = [f"  evicting {evicted} would make room"] if evicted else []
         return "\n".join([f"denied, {advice}:", *(f"  {violation}" for violation in self.violations), *more])

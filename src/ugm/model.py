@@ -46,6 +46,9 @@ __all__ = [
     "Exhaustion",
     "GangModel",
     "Guarantee",
+    "GuaranteedGroup",
+    "GuaranteeingModel",
+    "Guarantees",
     "LendingModel",
     "OrderNode",
     "PendingModel",
@@ -361,6 +364,38 @@ class Guarantee(NamedTuple):
     #: The amount that the group may use now, including what others lend it. Not less than the guarantee.
     share: int
     used: int
+
+
+class GuaranteedGroup(NamedTuple):
+    """A group with a guarantee, as the protection of variants sees it."""
+
+    name: str
+    #: The position of the nearest group with a guarantee above it; -1 for none.
+    parent: int
+    guaranteed: Mapping[str, int]
+    used: Mapping[str, int]
+    #: Whether a request belongs to it, or to a group below it.
+    is_own: bool
+
+
+class Guarantees(NamedTuple):
+    """All groups that share some resources."""
+
+    #: The amounts that they share.
+    capacity: Mapping[str, int]
+    #: The amounts that are in use, also by others.
+    used: Mapping[str, int]
+    #: Every parent before its children.
+    groups: tuple[GuaranteedGroup, ...]
+
+
+@runtime_checkable
+class GuaranteeingModel(QuotaModel, Protocol):
+    """A quota model whose guarantees of variants are protected from amounts of any variant; see `ugm.families`."""
+
+    def guarantees(self, claim: Claim) -> Iterable[Guarantees]:
+        """Return the guarantees of the groups that share resources with that of *claim*; none if nothing is shared."""
+        ...
 
 
 class Borrower(NamedTuple):

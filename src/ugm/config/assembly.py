@@ -134,6 +134,12 @@ def _to_fraction(name: str, value: object) -> Fraction:
         raise _RefusedError("weight-invalid", f"{error}, found {_kind_of(value)}") from None
 
 
+def _to_texts(_name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise _RefusedError("wrong-type", f"expected a list of at least one text, found {_kind_of(value)}")
+    return tuple(map(_to_text, value))
+
+
 #: The readers of scalars, and of the values of mappings, by the annotation of the field.
 _SCALARS: Final[Mapping[object, Callable[[object], object]]] = {str: _to_text, int: _to_count, bool: _to_boolean}
 _ITEMS: Final[Mapping[object, Callable[[str, object], object]]] = {
@@ -142,6 +148,7 @@ _ITEMS: Final[Mapping[object, Callable[[str, object], object]]] = {
     Mapping[str, str]: lambda _, value: "" if value is None else _to_text(value),
     Mapping[str, float]: _to_weight,
     Mapping[str, Fraction]: _to_fraction,
+    Mapping[str, tuple[str, ...]]: _to_texts,
 }
 
 

@@ -119,6 +119,7 @@ class _Export:
             ("elastic", ugm.elastic, "the elastic groups are left out"),
             ("fairshare", ugm.fair_share, "the shares of users are left out"),
             ("resources", ugm.resources, "the list of resources is left out; other names are accepted"),
+            ("families", ugm.families, "the families are left out; each variant is a resource of its own"),
             ("thresholds", ugm.thresholds.shares, "the thresholds are left out"),
         ):
             if value:

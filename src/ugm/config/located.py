@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
+from ugm.configuration.family_rules import normal_if_valid
 from ugm.configuration.scheduler import Path
 from ugm.errors import cut, quote
 from ugm.identity import MAX_NAME, ROOT
@@ -182,7 +183,8 @@ class LocatedPartition:
         inserted, queues = partition.root_inserted, (*path, "queues")
         has_own_limits = not inserted and partition.queues and partition.queues[0].limits
         self.root: Final = LocatedQueue(
-            partition.root,
+            # Its guarantees are sums over variants, which the maxima above are compared with.
+            normal_if_valid(partition).root,
             queues if inserted else (*queues, 0),
             below=queues if inserted else None,
             limits_elsewhere=None if has_own_limits else (*path, "limits"),

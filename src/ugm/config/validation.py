@@ -30,11 +30,14 @@ from ugm._documents.builder import MAX_DEPTH
 from ugm.config.located import LocatedPartition, LocatedQueue, invalid_name_reason
 from ugm.config.queue_rules import LIMIT_RULES, QUEUE_RULES, SCHEDULE_RULES, guaranteed_fits_above
 from ugm.configuration import ChildTemplate, FilterConfig, PlacementRule, QueueConfig, SchedulerConfig
+from ugm.configuration.family_rules import family_findings, normal_if_valid
 from ugm.configuration.fields import ConfigValue, field_shapes
 from ugm.configuration.model_kinds import declared_findings, definitions_of, unmapped_queues
 from ugm.configuration.resource_names import (
     is_one_edit,
+    family_names,
     is_slip,
+    listed_resources,
     nearest,
     resembles,
     resource_vectors,
@@ -124,7 +127,8 @@ def misspelt_resources(config: SchedulerConfig, known: Iterable[str] = ()) -> It
         for name in amounts:
             first, times = uses.get(name, _Use((*path, name), 0))
             uses[name] = _Use(first, times + 1)
-    right = dict.fromkeys((*_STANDARD, *known, *(name for one in config.partitions for name in one.ugm.resources)))
+    listed = (name for one in config.partitions for name in (*one.ugm.resources, *family_names(one.ugm)))
+    right = dict.fromkeys((*_STANDARD, *known, *listed))
     ranked = sorted((name for name in uses if name not in right), key=lambda name: -uses[name].times)[:_MOST_COMPARED]
     for name, use in uses.items():
         intended = None if name in right else _intended(name, right, ranked, uses)
@@ -525,12 +529,17 @@ def resources_are_listed(located: LocatedPartition) -> Iterator[Finding]:
     source = (*located.path, "ugm", "resources")
     for path, name in unlisted_resources(located.partition):
         place = (*located.path, *path)
-        yield Finding(place, "resource-unlisted", unlisted(name, located.partition.ugm.resources), (place, source))
+        yield Finding(place, "resource-unlisted", unlisted(name, listed_resources(located.partition.ugm)), (place, source))
+
+
+def families_are_valid(located: LocatedPartition) -> Iterator[Finding]:
+    """Families and their variants have valid names, and all named variants are declared."""
+    return (found.below(located.path) for found in family_findings(located.partition))
 
 
 def declared_models_are_valid(located: LocatedPartition) -> Iterator[Finding]:
     """The declared quota models obey the rules of their kinds; see `ugm.configuration.model_kinds`."""
-    return (found.below(located.path) for found in declared_findings(located.partition))
+    return (found.below(located.path) for found in declared_findings(normal_if_valid(located.partition)))
 
 
 def thresholds_are_valid(located: LocatedPartition) -> Iterator[Finding]:
@@ -548,6 +557,7 @@ PARTITION_RULES: Final[tuple[Callable[[LocatedPartition], Iterator[Finding]], ..
     node_sort_weights_are_not_negative,
     listed_resources_have_names,
     resources_are_listed,
+    families_are_valid,
     *PLACEMENT_RULES,
     declared_models_are_valid,
     thresholds_are_valid,

@@ -164,7 +164,7 @@ def to_data(value: object, writers: Mapping[type, Callable[[Any], object]] = _PL
     if isinstance(value, tuple):
         return [to_data(item, writers) for item in value]
     if isinstance(value, Mapping):
-        return {name: str(item) if isinstance(item, Fraction) else item for name, item in value.items()}
+        return {name: str(item) if isinstance(item, Fraction) else to_data(item, writers) for name, item in value.items()}
     return value
 
 
@@ -258,6 +258,15 @@ def _check_fractions(field_name: str, value: object) -> Mapping[str, Fraction]:
     return {name: Fraction(number) for name, number in value.items()}
 
 
+def _check_lists(field_name: str, value: object) -> Mapping[str, tuple[str, ...]]:
+    if not isinstance(value, Mapping) or not all(map(is_text, value)):
+        raise RequestError(field_name, value, "expected a mapping of lists of texts")
+    lists = {name: tuple(items) if isinstance(items, list | tuple) else () for name, items in value.items()}
+    if not all(items and all(map(is_text, items)) for items in lists.values()):
+        raise RequestError(field_name, value, "expected a list of at least one text for each name")
+    return lists
+
+
 def _check_quotas(field_name: str, value: object) -> Mapping[str, int]:
     if not isinstance(value, Mapping) or not all(map(is_text, value)) or not all(map(_is_amount, value.values())):
         raise RequestError(field_name, value, "expected a mapping of integers that fit 64 bits")
@@ -277,4 +286,5 @@ _CHECKS: Final[Mapping[object, Callable[[str, object], object]]] = {
     Mapping[str, float]: _check_weights,
     Mapping[str, Fraction]: _check_fractions,
     Mapping[str, int]: _check_quotas,
+    Mapping[str, tuple[str, ...]]: _check_lists,
 }

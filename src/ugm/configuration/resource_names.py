@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Final, final
 
 from ugm.configuration.fields import ConfigValue, field_shapes
-from ugm.configuration.scheduler import BudgetConfig, FairShareConfig, PartitionConfig, Path, QuotaTreeDocument
+from ugm.configuration.scheduler import BudgetConfig, Extensions, FairShareConfig, PartitionConfig, Path, QuotaTreeDocument
 from ugm.counters import Layout
 from ugm.errors import RequestError, ResourceNameWarning, quote
 from ugm.resources import MEMORY, VCORE, Resource
@@ -23,8 +23,10 @@ from ugm.resources import MEMORY, VCORE, Resource
 __all__ = [
     "RequestNames",
     "did_you_mean",
+    "family_names",
     "is_one_edit",
     "is_slip",
+    "listed_resources",
     "nearest",
     "resembles",
     "resource_vectors",
@@ -76,9 +78,20 @@ def resource_vectors(value: object, path: Path = ()) -> Iterator[tuple[Path, Ite
             yield from resource_vectors(item, (*path, index))
 
 
+def listed_resources(settings: Extensions) -> tuple[str, ...]:
+    """Return the closed list of the resources of a partition with those of its families; empty for any resource."""
+    return (*settings.resources, *family_names(settings)) if settings.resources else ()
+
+
+def family_names(settings: Extensions) -> Iterator[str]:
+    """Yield the names of the families of a partition, and of their variants."""
+    for family, shorts in settings.families.items():
+        yield from (family, *(f"{family}:{short}" for short in shorts))
+
+
 def unlisted_resources(partition: PartitionConfig) -> Iterator[tuple[Path, str]]:
     """Yield the path of each resource that is not in the closed list of a partition, and its name."""
-    listed = frozenset(partition.ugm.resources)
+    listed = frozenset(listed_resources(partition.ugm))
     if listed:
         for path, names in resource_vectors(partition):
             yield from (((*path, name), name) for name in names if name not in listed)

@@ -92,6 +92,8 @@ class LimitExtensions(ConfigValue):
     max_submitted: int = 0
     #: The first entry that applies at a time counts.
     schedule: tuple[ScheduledLimit, ...] = ()
+    #: Of a queue: the variants that amounts of any variant are assigned to first; those of queues below come before.
+    prefer: tuple[str, ...] = ()
 
 
 @final
@@ -458,6 +460,8 @@ class Extensions(ConfigValue):
     thresholds: ThresholdConfig = ThresholdConfig()
     #: The resources that requests and limits may name; empty for any.
     resources: tuple[str, ...] = ()
+    #: The variants of each family of resources, in the order of preference; see `ugm.families`.
+    families: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @final

@@ -24,12 +24,12 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
-from ugm.arguments import require_exact_name, require_resource
+from ugm.arguments import require_amounts, require_exact_name, require_resource
 from ugm.errors import RequestError
 from ugm.identity import UserGroup
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.queues.tree import QueueSpec
-from ugm.resources import Resource
+from ugm.resources import Resource, optional_dict
 
 __all__ = [
     "DEFAULT_PRIORITY",
@@ -93,14 +93,20 @@ class AllocationRequest(NamedTuple):
     node: str | None = None
     #: The name of the work at the host, for people: a job, a pod or a notebook. A repeated call may have another one.
     label: str | None = None
+    #: The variants that amounts of any variant are assigned to; None leaves the choice to the partition.
+    assign: Resource | None = None
+    #: The preferred variants, in their order, before those that the queue or the configuration prefers.
+    prefer: tuple[str, ...] = ()
 
 
 #: The fields of an `AllocationRequest`, also as a plain tuple, which takes less time to make.
-RequestFields: TypeAlias = tuple[str, str, Resource, bool, int, bool, int | None, str | None, str | None]
+RequestFields: TypeAlias = tuple[
+    str, str, Resource, bool, int, bool, int | None, str | None, str | None, Resource | None, tuple[str, ...]
+]
 #: The usage that a call leaves out because it passes an `AllocationRequest`; no method accepts it as a usage.
 NO_USAGE: Final = cast("Resource", None)
 #: The properties of a request.
-_REQUESTED: Final = ("application_id", "usage", "placeholder", "priority", "preemptible", "duration", "node")
+_REQUESTED: Final = ("application_id", "asked", "placeholder", "priority", "preemptible", "duration", "node")
 #: The properties of a request that names none.
 _NO_PROPERTIES: Final = tuple(AllocationRequest._field_defaults.values())
 
@@ -134,7 +140,7 @@ def allocation_of(request: AllocationRequest, state: AllocationState, now: int =
     Raises:
         RequestError: a property has a wrong type or value.
     """
-    allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node, label = request
+    allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node, label, *kinds = request
     if type(placeholder) is not bool:
         raise RequestError("placeholder", placeholder, "expected True or False")
     if type(priority) is not int or not -_PRIORITY_BOUND <= priority < _PRIORITY_BOUND:
@@ -145,12 +151,32 @@ def allocation_of(request: AllocationRequest, state: AllocationState, now: int =
         require_exact_name("node", node)
     if label is not None:
         require_exact_name("label", label)
+    if kinds != _NO_KINDS:
+        _require_kinds(*kinds)
     until = None
     if duration is not None:
         require_duration(duration)
         until = None if state is AllocationState.PENDING else now + duration
-    traits = state, placeholder, priority, preemptible, until, duration, node, label
+    traits = state, placeholder, priority, preemptible, until, duration, node, label, *kinds
     return tuple.__new__(Allocation, (allocation_id, application_id, usage, *traits))
+
+
+#: The assignment and the preference of a request that has neither.
+_NO_KINDS: Final[list[object]] = [None, ()]
+
+
+def _require_kinds(assign: object, prefer: object) -> None:
+    """Check an assignment to variants, and a preference for some.
+
+    Raises:
+        RequestError: one has a wrong type or value.
+    """
+    if assign is not None:
+        require_amounts("assign", require_resource("assign", assign))
+    if type(prefer) is not tuple:
+        raise RequestError("prefer", prefer, "expected a tuple of names of variants")
+    for name in prefer:
+        require_exact_name("prefer", name)
 
 
 def require_duration(duration: object) -> None:
@@ -181,11 +207,24 @@ class Allocation(NamedTuple):
     node: str | None = None
     #: The name of the work at the host, for people.
     label: str | None = None
+    #: The variants to which amounts of any variant are assigned, as a part of the usage; of a pending allocation, the
+    #: variants that the caller has assigned.
+    assign: Resource | None = None
+    #: The variants that the request prefers.
+    prefer: tuple[str, ...] = ()
+
+    @property
+    def asked(self) -> Resource:
+        """The requested usage, without the variants to which amounts of any variant are assigned."""
+        if self.assign is None or self.state is AllocationState.PENDING:
+            return self.usage
+        return Resource({name: rest for name, rest in (self.usage - self.assign).items() if rest or name not in self.assign})
 
     @property
     def request(self) -> AllocationRequest:
         """The request for the allocation."""
-        return AllocationRequest(*[getattr(self, name) for name in AllocationRequest._fields])
+        made = AllocationRequest(*[getattr(self, name) for name in AllocationRequest._fields])
+        return made if self.assign is None else made._replace(usage=self.asked)
 
     def granted(self, now: int) -> Allocation:
         """Return a pending allocation as it is held if it is granted now."""
@@ -200,12 +239,13 @@ class Allocation(NamedTuple):
         for name in _REQUESTED:
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
-                return name, mine, theirs
+                return name.replace("asked", "usage"), mine, theirs
         return None
 
     def to_dict(self) -> Mapping[str, object]:
         """Return the allocation for JSON, with the names of its attributes."""
-        return {**self._asdict(), "usage": dict(self.usage), "state": self.state.value}
+        named = {"usage": dict(self.usage), "state": self.state.value, "assign": optional_dict(self.assign)}
+        return {**self._asdict(), **named, "prefer": list(self.prefer)}
 
 
 class AllocationSpec(NamedTuple):
@@ -220,6 +260,8 @@ class AllocationSpec(NamedTuple):
     duration: int | None = None
     node: str | None = None
     label: str | None = None
+    assign: Resource | None = None
+    prefer: tuple[str, ...] = ()
 
     def request(self, application_id: str) -> AllocationRequest:
         """Return the request of an application for this allocation."""

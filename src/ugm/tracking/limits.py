@@ -20,10 +20,11 @@ from typing import Final, NamedTuple, Self, TypeVar, final
 from weakref import WeakSet
 
 from ugm.configuration import Extensions, LimitConfig, PartitionConfig
-from ugm.configuration.resource_names import RequestNames, resource_vectors, unlisted, unlisted_resources
+from ugm.configuration.resource_names import RequestNames, listed_resources, resource_vectors, unlisted, unlisted_resources
 from ugm.counters import Layout, Limit
 from ugm.engine_lock import EngineLock
 from ugm.errors import RequestError
+from ugm.families import Families
 from ugm.identity import WILDCARD, ancestors, canonical_path
 from ugm.resources import MAX_QUANTITY, Resource
 
@@ -119,7 +120,7 @@ class LimitTable:
 class Limits:
     """All limits of one configuration."""
 
-    __slots__ = ("groups", "listed", "modelled", "names", "revision", "users")
+    __slots__ = ("families", "groups", "listed", "modelled", "names", "revision", "users")
 
     def __init__(
         self, users: Mapping[str, Level], groups: Mapping[str, Level], extensions: Extensions = _NO_EXTENSIONS
@@ -132,7 +133,9 @@ class Limits:
         #: All resources that some limit names.
         self.names: Final = frozenset(name for limit in limits for name in limit.resources)
         #: The closed list of resources; empty for none.
-        self.listed: Final = frozenset(extensions.resources)
+        #: None for no families.
+        self.families: Final = Families(extensions.families) if extensions.families else None
+        self.listed: Final = frozenset(listed_resources(extensions))
         #: The resources that declared quota models name.
         self.modelled: Final = frozenset(name for _, names in resource_vectors(extensions) for name in names)
 
@@ -300,7 +303,8 @@ class ActiveLimits:
         self._begin(Epoch(layout) if recount else self._epoch_of(layout))
 
     def _layout(self, names: Iterable[str], *, closed: bool = False) -> Layout:
-        return Layout(names, closed=closed, listed=self.request_names.listed, examine=self.request_names.examine)
+        listed, examine = self.request_names.listed, self.request_names.examine
+        return Layout(names, closed=closed, listed=listed, families=self.limits.families, examine=examine)
 
     def discard_counters(self) -> None:
         """Discard all counters: each is summed up from the holdings on its next use."""
@@ -360,7 +364,7 @@ class ActiveLimits:
 
     def _epoch_of(self, layout: Layout) -> Epoch:
         old = self.epoch.layout
-        if (layout.names, layout.closed, layout.listed) != (old.names, old.closed, old.listed):
+        if (layout.names, layout.closed, layout.rules) != (old.names, old.closed, old.rules):
             return Epoch(layout)
         # Keep the same layout for the same names: the vectors that are cached in resources stay valid.
         old.limited, old.examine = layout.limited, layout.examine

@@ -42,7 +42,7 @@ from ugm.queues.tree import Queue
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 
-__all__ = ["AdmissionControl", "AdmissionPart"]
+__all__ = ["AdmissionControl", "AdmissionPart", "granted"]
 
 _HELD: Final = AllocationState.HELD
 _PENDING: Final = AllocationState.PENDING
@@ -92,7 +92,7 @@ class AdmissionControl(CheckedArguments):
             request: the request.
             objections: the reasons against a grant, besides limits and models.
         """
-        allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node, label = request
+        allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node, label, assign, prefer = request
         state = self._state
         epoch = state.active_limits.epoch
         application = state.applications.get(application_id) if type(application_id) is str else None
@@ -106,22 +106,29 @@ class AdmissionControl(CheckedArguments):
             and duration is None
             and node is None
             and label is None
+            and assign is None
+            and not prefer
             and type(allocation_id) is str
             and 0 < len(allocation_id) <= MAX_NAME
         ):
             # What `allocation_of` returns, in less time: nearly all requests are of this kind.
             row = _new(
-                Allocation, (allocation_id, application_id, usage, _HELD, False, 0, True, None, None, None, None)
+                Allocation,
+                (allocation_id, application_id, usage, _HELD, False, 0, True, None, None, None, None, None, ()),
             )
         else:
             made = AllocationRequest._make(request)
             require_exact_name("allocation_id", allocation_id)
             row = allocation_of(made._replace(application_id=application_id), _HELD, self.now([made]))
         layout, vector = usage.compiled if isinstance(usage, Resource) else _UNCOMPILED  # type: ignore[redundant-expr]
-        if layout is not epoch.layout:
+        if layout is not epoch.layout or assign is not None or prefer:
             vector = self.request_vector(usage)
+            if epoch.layout.families is not None or assign is not None or prefer:
+                row = self.assignment.assigned(application, row)
+                vector = self.request_vector(row.usage)
+                objections = (*objections, *self.assignment.objections(application, row))
         if allocation_id in state.allocations and self.is_repeated(row):
-            return ALLOWED
+            return granted(row)
         if application.row.failing:
             self.require_not_failing(application)
         holding = application.holding
@@ -142,7 +149,7 @@ class AdmissionControl(CheckedArguments):
             state.write(row)
         else:
             state.add(application, row)
-        return ALLOWED
+        return ALLOWED if row[11] is None else granted(row)
 
     def _charge_agreed(
         self,
@@ -164,7 +171,7 @@ class AdmissionControl(CheckedArguments):
             return self._deny(request, application, row, Decision(by_limits + by_models, evictions))
         if objections:
             return self.deny([AllocationRequest._make(request)], Decision(tuple(objections)))
-        self._models.charge(claim, pending=row[0] in application.pending)
+        self._models.charge(claim, waiting=self._state.waiting_usage(row[0]))
         return None
 
     def _deny(self, request: RequestFields, application: Application, row: Allocation, decision: Decision) -> Decision:
@@ -223,12 +230,13 @@ class AdmissionControl(CheckedArguments):
     def violations(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
         """Return every limit of users, groups, queues and other models that an allocation would exceed."""
         found = self._state.holding_of(application).violations(self._state.vector(row.usage))
+        found += self.assignment.objections(application, row)
         return found + self._models.check(application.claim(row)) if self._models else found
 
     def charge(self, row: Allocation) -> None:
         """Charge an allocation without a check, and write it into the ledger; nothing changes if a model raises."""
         if self._models:
-            self._models.charge(self._state.claim(row), pending=row.allocation_id in self._state.tables.requests)
+            self._models.charge(self._state.claim(row), waiting=self._state.waiting_usage(row.allocation_id))
         self._state.charge(row)
         self._state.write(row)
 
@@ -304,7 +312,7 @@ class AdmissionControl(CheckedArguments):
         old = self.require_held("allocation_id", allocation_id)
         self.request_vector(usage)
         application = self._state.owner(old)
-        new, queue = old._replace(usage=usage, node=node or old.node), application.queue
+        new, queue = self._resized(old._replace(node=node or old.node), usage), application.queue
         before = self.timers.exceeded(queue)
         self._state.count_unoffered(usage)
         self._exchange_claims(old, new, checked=False)
@@ -321,8 +329,10 @@ class AdmissionControl(CheckedArguments):
             require_exact_name("node", node)
         known = self._state.allocations.get(allocation_id)
         if known is not None and known.state is not _PENDING and placeholder_id not in self._state.allocations:
-            self.is_repeated(known._replace(usage=usage, node=node or known.node))
-            return ALLOWED
+            self.request_vector(usage)
+            again = known._replace(usage=usage, node=node or known.node, assign=None)
+            self.is_repeated(self.assignment.normal(again))
+            return granted(known)
         old = self.require_held("placeholder_id", placeholder_id)
         if not old.placeholder:
             raise RequestError(
@@ -330,7 +340,7 @@ class AdmissionControl(CheckedArguments):
             )
         # A pending allocation may have its own duration; otherwise the promised end of the placeholder stays.
         duration = known.duration if known is not None and known.state is _PENDING else None
-        # It also has its own priority.
+        # It also has its own priority and variants.
         request = (known or old).request._replace(
             allocation_id=allocation_id,
             application_id=old.application_id,
@@ -338,8 +348,9 @@ class AdmissionControl(CheckedArguments):
             placeholder=False,
             duration=duration,
             node=node or old.node,
+            assign=None if known is None else known.assign,
         )
-        new = self.row(request, _HELD)
+        new = self.row(request, _HELD, replaces=old)
         if self.is_repeated(new):
             raise RequestError("allocation_id", allocation_id, "an allocation with this id already exists", "id-in-use")
         if duration is None:
@@ -355,11 +366,16 @@ class AdmissionControl(CheckedArguments):
         """Change the usage of an allocation."""
         old = self.require_held("allocation_id", allocation_id)
         self.request_vector(usage)
-        if old.usage == usage:
-            return ALLOWED
-        if any(amount > 0 for amount in (usage - old.usage).values()):
+        new = self._resized(old, usage)
+        if old.usage == new.usage:
+            return granted(old)
+        if any(amount > 0 for amount in (new.usage - old.usage).values()):
             self.require_not_failing(self._state.owner(old))
-        return self._exchange(old, old._replace(usage=usage))
+        return self._exchange(old, new)
+
+    def _resized(self, old: Allocation, usage: Resource) -> Allocation:
+        """Return an allocation with another size, which keeps the variants of the old one as far as possible."""
+        return self.assignment.assigned(self._state.owner(old), old._replace(usage=usage, assign=None), old)
 
     def renew(self, allocation_id: str, duration: int | None) -> Decision:
         """Change or remove the promised end of an allocation; quota models check a later one, or none."""
@@ -387,10 +403,12 @@ class AdmissionControl(CheckedArguments):
         application = self._state.owner(old)
         holding = self._state.holding_of(application)
         violations = holding.swap_violations(old.usage, new.usage)
+        if new.assign is not None and new.assign != old.assign:
+            violations += self.assignment.objections(application, new)
         violations += self._exchange_claims(old, new, agreed=not violations)
         if not violations:
             self._swap(old, new)
-            return ALLOWED
+            return granted(new)
         growing = {name: amount for name, amount in new.usage.items() if amount > old.usage.get(name, 0)}
         request = new.request._replace(duration=None)
         return self.deny([request], Decision(violations), [(application, Resource(growing))])
@@ -413,7 +431,7 @@ class AdmissionControl(CheckedArguments):
         self._models.change("refund", before)
         violations = self._models.check(claim) if checked and _takes_more(before, claim) else ()
         if agreed and not violations:
-            self._models.charge(claim, pending=new.allocation_id in self._state.tables.requests)
+            self._models.charge(claim, waiting=self._state.waiting_usage(new.allocation_id))
         else:
             self._models.take_back(mark)
         return violations
@@ -448,6 +466,11 @@ class AdmissionControl(CheckedArguments):
         before = self.timers.exceeded(queue)
         self._state.set_queue_quota(queue, quota)
         self.timers.start(before, queue)
+
+
+def granted(row: Allocation) -> Decision:
+    """Return the decision that grants an allocation."""
+    return ALLOWED if row.assign is None else Decision(assign=row.assign)
 
 
 def _takes_more(old: Claim, new: Claim) -> bool:

@@ -347,7 +347,7 @@ class ApplicationLifecycle(AdmissionPart):
             _add_denials(denials, denied)
             # A model need not be able to charge a claim for which it is not set up.
             if not any(isinstance(violation, SetupViolation) for violation in denied):
-                self._models.charge(claim, pending=row.allocation_id in self._state.tables.requests)
+                self._models.charge(claim, waiting=self._state.waiting_usage(row.allocation_id))
         if denials or not agreed:
             self._models.take_back(mark)
         return tuple(denials.values())

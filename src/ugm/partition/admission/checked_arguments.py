@@ -9,6 +9,7 @@ from ugm.arguments import require_application_id, require_exact_name, require_na
 from ugm.counters import RequestVector
 from ugm.errors import RequestError
 from ugm.identity import canonical_path
+from ugm.partition.admission.assignment import VariantAssignment
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
@@ -24,11 +25,12 @@ _PENDING: Final = AllocationState.PENDING
 class CheckedArguments:
     """Finds the objects that a call names, and checks that they have the state that it needs."""
 
-    __slots__ = ("_models", "_state")
+    __slots__ = ("_models", "_state", "assignment")
 
     def __init__(self, state: PartitionState, models: ModelSet) -> None:
         self._state: Final = state
         self._models: Final = models
+        self.assignment: Final = VariantAssignment(state, models)
 
     def require_application(self, application_id: str) -> Application:
         """Return an application.
@@ -55,13 +57,21 @@ class CheckedArguments:
             raise RequestError("queue_path", queue_path, "there is no such queue", "queue-unknown")
         return found
 
-    def row(self, request: AllocationRequest, state: AllocationState, now: int | None = None) -> Allocation:
-        """Return the row of a request, which is not in the ledger yet.
+    def row(
+        self,
+        request: AllocationRequest,
+        state: AllocationState,
+        now: int | None = None,
+        *,
+        replaces: Allocation | None = None,
+    ) -> Allocation:
+        """Return the row of a request, which is not in the ledger yet. Amounts of any variant are assigned if it is held.
 
         Args:
             request: the request.
             state: the state of the allocation.
             now: the time of the call if it is known; otherwise the clock is read if a duration is promised.
+            replaces: the allocation that it replaces; None for none.
 
         Raises:
             RequestError: an argument is invalid, or the application does not exist.
@@ -71,7 +81,8 @@ class CheckedArguments:
         self.request_vector(request.usage)
         made = allocation_of(request, state, self.now([request], now))
         # The name in the ledger is an exact `str`.
-        return made._replace(application_id=application.row.application_id)
+        row = self.assignment.normal(made._replace(application_id=application.row.application_id))
+        return row if state is _PENDING else self.assignment.assigned(application, row, replaces)
 
     def now(self, requests: Iterable[AllocationRequest], known: int | None = None, *, changes: bool = True) -> int:
         """Return the time of the call if a request promises a duration; otherwise the clock is not read.

@@ -14,6 +14,7 @@ from ugm._json_values import JsonObject, attributes
 from ugm.arguments import require_application_id, require_exact_name, require_items, require_name, require_resource
 from ugm.decision import Violation
 from ugm.errors import RequestError
+from ugm.families import is_equal
 from ugm.identity import UserGroup
 from ugm.partition.admission.applications import ApplicationLifecycle, require_leaf_path, require_submission
 from ugm.partition.admission.checked_arguments import in_use_reason
@@ -184,7 +185,7 @@ def differences(
 def _agree(one: Allocation, running: RunningAllocation) -> bool:
     if one[:2] != running[:2] or (running.node is not None and running.node != one.node):
         return False
-    return one.usage == running.usage or one.usage.without_zeros() == running.usage.without_zeros()
+    return any(is_equal(known.without_zeros(), running.usage.without_zeros()) for known in (one.usage, one.asked))
 
 
 _PENDING: Final = AllocationState.PENDING

@@ -119,7 +119,7 @@ class TrialCharges:
             state.note_charges()
         self._made.append((application, row, before))
         if self._models:
-            self._models.charge(application.claim(row), pending=row.allocation_id in application.pending)
+            self._models.charge(application.claim(row), waiting=state.waiting_usage(row.allocation_id))
         holding = state.holding_of(application)
         holding.charge(state.vector(row.usage))
         if before is not None:
@@ -137,8 +137,9 @@ class TrialCharges:
             if before is not None:
                 self._state.holding_index.end(holding)
                 application.holding, application.row = None, before
-            if row.allocation_id in application.pending:
-                self._models.add_pending_again(claim)
+            waiting = self._state.waiting_usage(row.allocation_id)
+            if waiting is not None:
+                self._models.add_pending_again(claim, waiting)
             else:
                 self._models.change("refund", claim)
 

@@ -21,7 +21,7 @@ from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation, effective
 from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, UserGroup, canonical_path, is_below
 from ugm.model import Claim
-from ugm.partition.admission.admission import AdmissionPart
+from ugm.partition.admission.admission import AdmissionPart, granted
 from ugm.partition.admission.applications import require_submission
 from ugm.partition.admission.trial_charges import with_prospects
 from ugm.partition.answers.reports import (
@@ -127,9 +127,9 @@ class SubjectQueries(AdmissionPart):
         application = self.application_of(subject)
         if application.holding is not None and not self._models.all and not application.row.failing:
             # The usual answer, in less time.
-            self._row(application, query)
+            row = self._row(application, query)
             holding = self._state.holding_of(application)
-            if fits(holding.checked, self._state.vector(query.usage)):
+            if row.assign is None and fits(holding.checked, self._state.vector(row.usage)):
                 return ALLOWED
         return self._check(application, query)
 
@@ -139,11 +139,13 @@ class SubjectQueries(AdmissionPart):
             queue_path = application.queue.queue_path
             raise RequestError("queue_path", queue_path, "the partition is closed", "partition-closed")
         self._admission.require_not_failing(application)
-        claim, usage = self.claim(application, query), query.usage
+        row = self._row(application, query)
+        claim, usage = application.claim(row), row.usage
         by_limits = with_prospects(self._state, self.own_violations(application, usage), ((application, usage),))
         by_models = self._models.check(claim) if self._models.all else ()
+        by_limits += self._admission.assignment.objections(application, row)
         evictions = self._admission.evictions(claim, application) if by_models and is_submitted else ()
-        return Decision(by_limits + by_models, evictions) if by_limits or by_models else ALLOWED
+        return Decision(by_limits + by_models, evictions) if by_limits or by_models else granted(row)
 
     def explain(self, subject: Subject, query: AllocationRequest, max_holders: int) -> Callable[[], Explanation]:
         """Return a function that returns the same with its reasons; it may be called without the lock."""
@@ -267,8 +269,14 @@ class SubjectQueries(AdmissionPart):
 
     def _row(self, application: Application, query: AllocationRequest) -> Allocation:
         # A query has no allocation and no node.
-        request = AllocationRequest("", application.row.application_id, query.usage, False, *query[4:7])  # noqa: FBT003 - no placeholder
-        return allocation_of(request, AllocationState.HELD, self._admission.now([request], changes=False))
+        request = query._replace(
+            allocation_id="", application_id=application.row.application_id, placeholder=False, node=None, label=None
+        )
+        row = allocation_of(request, AllocationState.HELD, self._admission.now([request], changes=False))
+        assignment = self._admission.assignment
+        if assignment.families is None:
+            return assignment.normal(row)
+        return assignment.assigned(application, row, holding=self._holding(application))
 
     def _holding(self, application: Application) -> Holding:
         """Return the holding of an application, or a detached one if it is not submitted."""

@@ -13,6 +13,7 @@ from ugm.arguments import require_amounts, require_exact_name, require_name, req
 from ugm.errors import RequestError
 from ugm.model import BudgetChange
 from ugm.partition.admission.admission import AdmissionPart
+from ugm.partition.admission.assignment import convert_rows
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.model_calls import row_calls
 from ugm.resources import Resource
@@ -104,9 +105,9 @@ class Administration(AdmissionPart):
 
     def change_node(self, change: Callable[..., T], name: str, *offers: Resource) -> T:
         """Add, change or remove a node by a method of the cluster."""
-        state = self._state
+        state, families = self._state, self._admission.assignment.families
         total = state.cluster.total
-        changed = change(name, *offers)
+        changed = change(name, *(one if families is None else families.normal(one, argument="offers") for one in offers))
         state.write_node(name)
         self._models.resize(total, state.cluster.total)
         return changed
@@ -137,7 +138,10 @@ class Administration(AdmissionPart):
             config = config.at(self._models.clock.now(changes=True))
         timers = self._admission.timers
         before = timers.exceeded()
+        families = self._admission.assignment.families
         self._state.replace_config(config, author)
+        if self._admission.assignment.families != families:
+            self._models.apply(convert_rows(self._state, self._admission.assignment))
         timers.start(before)
         self._models.declare(config.models, self._state.cluster.total, partial(row_calls, self._state.tables))
 

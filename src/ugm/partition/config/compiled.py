@@ -31,11 +31,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias, final
 
 from ugm.configuration import LimitConfig, LimitExtensions, PartitionConfig, PlacementRule, QueueConfig, ScheduledLimit
+from ugm.configuration.family_rules import family_findings, normal_config
 from ugm.configuration.fields import to_data
 from ugm.configuration.model_kinds import ModelDefinition, definitions_of
 from ugm.configuration.scheduler import RESERVATION, require_thresholds
 from ugm.decision import LimitRise, Violation
-from ugm.errors import time_text
+from ugm.errors import RequestError, time_text
 from ugm.identity import WILDCARD, TrackingType, ancestors
 from ugm.queues import PlacementRules
 from ugm.queues.tree import QueueSpecs
@@ -518,10 +519,14 @@ class CompiledConfig(NamedTuple):
         if config is None:
             return cls(Limits.compile(None), QueueSpecs.compile(None), PlacementRules(), (), None, _version_of(None))
         # The limits come first, because they check the type of the configuration.
-        limits, specs = Limits.compile(config), QueueSpecs.compile(config.root)
-        rules, models = PlacementRules(config.placement_rules), definitions_of(config)
+        limits = Limits.compile(config)
+        for found in family_findings(config):
+            raise RequestError("config", ".".join(map(str, found.path)), found.message)
+        normal = normal_config(config)
+        specs = QueueSpecs.compile(normal.root)
+        rules, models = PlacementRules(config.placement_rules), definitions_of(normal)
         require_thresholds(config.ugm.thresholds)
-        pending, schedule = PendingLimits.compile(config), ConfigSchedule.compile(config)
+        pending, schedule = PendingLimits.compile(config), ConfigSchedule.compile(normal)
         return cls(limits, specs, rules, models, config, _version_of(config), pending, schedule)
 
     def with_active(self, active: ActiveEntries | None) -> Self:

@@ -18,7 +18,9 @@ from ugm.errors import RequestError, time_text
 from ugm.model import PersistentModel, QuotaModel, ReportingModel
 from ugm.partition.config.changes import Changes, LimitRisk, below_usage, changes_between, lowered_limits
 from ugm.partition.config.compiled import NEVER, CompiledConfig
+from ugm.partition.admission.assignment import VariantAssignment, convert_rows
 from ugm.partition.engine.model_calls import ModelFactory, row_calls
+from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState, exceeded_queues
 
 __all__ = [
@@ -169,9 +171,11 @@ class PlanInput(NamedTuple):
     models: list[ModelFacts]
 
 
-def _effects_on_models(given: PlanInput, compiled: CompiledConfig) -> tuple[list[Violation], list[Exhaustion]]:
+def _effects_on_models(
+    given: PlanInput, before: Sequence[ModelDefinition], compiled: CompiledConfig
+) -> tuple[list[Violation], list[Exhaustion]]:
     """Return the limits of quota models that another configuration would exceed, or that would deny everything."""
-    state, before = given.state, given.state.compiled.models
+    state = given.state
     factory = ModelFactory(state.row.cluster, cache(lambda: row_calls(state.tables)), lambda: given.now)
     known = {(one.kind, one.name): one for one in given.models if one.kind}
     exceeded: list[Violation] = []
@@ -203,11 +207,13 @@ def make_config_plan(given: PlanInput, compiled: CompiledConfig) -> ConfigPlan:
     """Return the effects of a configuration on the state that was copied."""
     state = given.state
     base, compiled = state.compiled, compiled.at(given.now)
-    planned, exhaustions = _effects_on_models(given, compiled)
     before = _excess((*state.exceeded_limits(), *(found for one in given.models for found in one.exceeded)))
     exhausted = {found[:5]: found.begins for one in given.models for found in one.exhaustions}
     running = exceeded_queues(state)
     state.replace_config(compiled)
+    if base.limits.families != compiled.limits.families:
+        convert_rows(state, VariantAssignment(state, ModelSet((), state.lock)))
+    planned, exhaustions = _effects_on_models(given, base.models, compiled)
     started = sorted(exceeded_queues(state).items())
     exceeded = (*state.exceeded_limits(), *planned)
     draining = tuple(

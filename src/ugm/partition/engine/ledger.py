@@ -33,6 +33,7 @@ from ugm.partition.rows import (
     Tables,
 )
 from ugm.queues.tree import QueueTree
+from ugm.resources import Resource
 
 __all__ = ["Ledger"]
 
@@ -231,6 +232,10 @@ class Ledger:
         """Return an allocation that is held or terminating; None if it is pending or does not exist."""
         row = self.allocations.get(allocation_id)
         return None if row is None or row.state is _PENDING else row
+
+    def waiting_usage(self, allocation_id: str) -> Resource | None:
+        """Return the usage of a pending allocation; None if it is not pending."""
+        return self.allocations[allocation_id].usage if allocation_id in self.tables.requests else None
 
     def terminating_rows(self) -> dict[str, Allocation]:
         """Return the terminating allocations, sorted by id."""

@@ -91,9 +91,9 @@ def counts_pending(model: QuotaModel) -> bool:
     return all(hasattr(model, name) for name in PENDING_METHODS)
 
 
-def pending_claim(claim: Claim) -> Claim:
-    """Return a claim as it is while it is pending: without a promised end."""
-    return claim if claim.until is None else claim._replace(until=None)
+def pending_claim(claim: Claim, usage: Resource) -> Claim:
+    """Return a claim as it is while it is pending: without a promised end, and with open amounts."""
+    return claim if claim.until is None and usage is claim.usage else claim._replace(until=None, usage=usage)
 
 
 class DeclaredModel(NamedTuple):

@@ -301,12 +301,12 @@ class ModelSet:
         for method, claim in calls:
             self.change(method, claim)
 
-    def charge(self, claim: Claim, *, pending: bool) -> None:
-        """Charge all models with a claim, which may be pending."""
-        if pending:
-            self._charge_pending(claim)
-        else:
+    def charge(self, claim: Claim, *, waiting: Resource | None) -> None:
+        """Charge all models with a claim, which may be pending with the usage *waiting*."""
+        if waiting is None:
             self.change("charge", claim)
+        else:
+            self._charge_pending(claim, pending_claim(claim, waiting))
 
     def change(self, method: Method, claim: Claim) -> None:
         """Change all models by the same method, like `apply`. Every allocation and release executes it."""
@@ -322,20 +322,20 @@ class ModelSet:
             self._lock.unsettled = True
             raise
 
-    def _charge_pending(self, claim: Claim) -> None:
+    def _charge_pending(self, claim: Claim, before: Claim) -> None:
         model: Any
         for model in self._usable:
             # `isinstance(model, StartingModel)` takes longer than the call.
-            if hasattr(model, "charge_pending"):
+            if hasattr(model, "charge_pending") and before.usage == claim.usage:
                 self._call(model, model.charge_pending, partial(_wait_again, model), claim)
                 continue
             if counts_pending(model):
-                self._call(model, model.remove_pending, model.add_pending, pending_claim(claim))
+                self._call(model, model.remove_pending, model.add_pending, before)
             self._call(model, model.charge, model.refund, claim)
 
-    def add_pending_again(self, claim: Claim) -> None:
-        """Refund a claim that was pending before it was charged."""
-        self.apply([("refund", claim), ("add_pending", pending_claim(claim))])
+    def add_pending_again(self, claim: Claim, waiting: Resource) -> None:
+        """Refund a claim that was pending with another usage before it was charged."""
+        self.apply([("refund", claim), ("add_pending", pending_claim(claim, waiting))])
 
     def resize(self, before: Resource | None, after: Resource | None) -> None:
         """Pass the sum of the nodes on to the models that depend on it."""
@@ -565,7 +565,7 @@ class ModelSet:
 def _wait_again(model: Any, claim: Claim) -> None:  # noqa: ANN401 - a `StartingModel`
     """Make the inverse of `StartingModel.charge_pending`."""
     model.refund(claim)
-    model.add_pending(pending_claim(claim))
+    model.add_pending(pending_claim(claim, claim.usage))
 
 
 def _added_key(position: int, model: QuotaModel) -> str:

@@ -51,6 +51,8 @@ class WorkOperations(PartitionParts):
         duration: int | None = None,
         node: str | None = None,
         label: str | None = None,
+        assign: Resource | None = None,
+        prefer: tuple[str, ...] = (),
     ) -> Decision:
         """Record a pending allocation, which `allocate` grants later or `release` withdraws.
 
@@ -65,7 +67,7 @@ class WorkOperations(PartitionParts):
         Raises:
             RequestError: as for `allocate`.
         """
-        traits = placeholder, priority, preemptible, duration, node, label
+        traits = placeholder, priority, preemptible, duration, node, label, assign, prefer
         request = request_of(allocation_id, application_id, usage, traits)
         return self._transactions.run(self._admission.request, request)
 
@@ -81,6 +83,8 @@ class WorkOperations(PartitionParts):
         duration: int | None = None,
         node: str | None = None,
         label: str | None = None,
+        assign: Resource | None = None,
+        prefer: tuple[str, ...] = (),
     ) -> Decision:
         """Grant an allocation if no limit of the user, the group, the queues or another quota model forbids it.
 
@@ -109,6 +113,9 @@ class WorkOperations(PartitionParts):
                 allocation may have another node or none: the node of the grant counts.
             label: the name of the work at the host, for people, of at most 256 characters. It is stored and shown, and
                 a repeated call may have another one, which has no effect.
+            assign: the variants to which amounts of any variant are assigned (see `ugm.families`), for example those of
+                the node; None leaves the choice to the partition. The decision names them.
+            prefer: the variants to try first if the partition chooses, before those that the queue prefers.
 
         Returns:
             The decision. A denial contains every limit that the allocation would exceed, and changes nothing. A
@@ -120,9 +127,9 @@ class WorkOperations(PartitionParts):
         """
         decide = self._reservations.allocate if self._state.reserves else self._admission.allocate
         if type(allocation_id) is str:
-            fields = allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node, label
-            return self._transactions.change(decide, fields)
-        traits = placeholder, priority, preemptible, duration, node, label
+            traits = placeholder, priority, preemptible, duration, node, label, assign, prefer
+            return self._transactions.change(decide, (allocation_id, application_id, usage, *traits))
+        traits = placeholder, priority, preemptible, duration, node, label, assign, prefer
         return self._transactions.change(decide, request_of(allocation_id, application_id, usage, traits))
 
     def allocate_ignoring_reservations(self, request: AllocationRequest) -> Decision:
@@ -146,6 +153,8 @@ class WorkOperations(PartitionParts):
         duration: int | None = None,
         node: str | None = None,
         label: str | None = None,
+        assign: Resource | None = None,
+        prefer: tuple[str, ...] = (),
     ) -> Decision:
         """Grant an allocation, and release the allocations that other quota models evict for it.
 
@@ -162,6 +171,8 @@ class WorkOperations(PartitionParts):
             duration: as for `allocate`.
             node: as for `allocate`.
             label: as for `allocate`.
+            assign: as for `allocate`.
+            prefer: as for `allocate`.
 
         Returns:
             The decision, with the allocations that were released.
@@ -169,7 +180,7 @@ class WorkOperations(PartitionParts):
         Raises:
             RequestError: as for `allocate`.
         """
-        traits = placeholder, priority, preemptible, duration, node, label
+        traits = placeholder, priority, preemptible, duration, node, label, assign, prefer
         request = request_of(allocation_id, application_id, usage, traits)
         return self._transactions.run(self._admission.allocate_evicting, request)
 
@@ -303,6 +314,8 @@ class WorkOperations(PartitionParts):
         duration: int | None = None,
         node: str | None = None,
         label: str | None = None,
+        assign: Resource | None = None,
+        prefer: tuple[str, ...] = (),
     ) -> tuple[Violation, ...]:
         """Charge an existing allocation without a check: for recovery after a restart.
 
@@ -312,7 +325,7 @@ class WorkOperations(PartitionParts):
         Raises:
             RequestError: as for `allocate`, but the application may be failing.
         """
-        traits = placeholder, priority, preemptible, duration, node, label
+        traits = placeholder, priority, preemptible, duration, node, label, assign, prefer
         request = request_of(allocation_id, application_id, usage, traits)
         return self._transactions.run(self._admission.adopt, request)
 

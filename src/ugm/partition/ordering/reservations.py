@@ -349,8 +349,8 @@ class Reservations:
         if any(isinstance(violation, SetupViolation) for violation in models.check(waiting.claim)):
             # A model need not be able to charge a claim for which it is not set up. It denies the request itself.
             return None
-        mark, is_pending = len(self._state.lock.changes), waiting.allocation_id in waiting.application.pending
-        models.charge(waiting.claim, pending=is_pending)
+        mark = len(self._state.lock.changes)
+        models.charge(waiting.claim, waiting=self._state.waiting_usage(waiting.allocation_id))
         violations = models.check(one.request.claim)
         models.take_back(mark)
         if not violations:
@@ -445,7 +445,8 @@ class Reservations:
     def candidate(self, row: Allocation) -> CandidateRequest:
         """Return a pending request as it would be granted at the time of the plan."""
         application = self._state.applications[row.application_id]
-        return CandidateRequest.of(self._state, application, row.granted(self._now))
+        granted = self._admission.assignment.assigned(application, row.granted(self._now))
+        return CandidateRequest.of(self._state, application, granted)
 
 
 class ReservationViolation(Violation):

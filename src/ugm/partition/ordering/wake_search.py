@@ -230,9 +230,12 @@ class WakeSearch:
                 self._classes.block(found, BlockingLimit(owner, row.usage, counter))
                 return True
         self.tests += 1
-        violations = self._admission.violations(application, self._granted(row))
+        granted = self._granted(row)
+        violations = self._admission.violations(application, granted)
         denial = min(violations, key=_is_of_queue, default=None)
-        limit = None if denial is None else self._classes.limit_of(application, denial, row.usage)
+        # Another variant may become free.
+        is_open = granted.assign is not None
+        limit = None if denial is None or is_open else self._classes.limit_of(application, denial, row.usage)
         if limit is not None:
             self._classes.block(found, limit)
         return bool(violations)
@@ -240,7 +243,8 @@ class WakeSearch:
     def _granted(self, row: Allocation) -> Allocation:
         """Return a pending request as it would be held now."""
         clock = self._models.clock
-        return row.granted(clock.latest if row.duration is None else clock.now(changes=True))
+        granted = row.granted(clock.latest if row.duration is None else clock.now(changes=True))
+        return self._admission.assignment.assigned(self._state.applications[row.application_id], granted)
 
     # Reservations
 

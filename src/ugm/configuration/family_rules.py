@@ -1,0 +1,123 @@
+"""The families of a configuration: their rules, and the amounts that follow from them.
+
+A guarantee of variants is one of the family, too, so `normal_config` adds the sums. The maximum of an elastic group has
+an amount for each resource, so those that follow from others are added: a variant has at most the maximum of the family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from ugm.configuration.resource_names import resource_vectors
+from ugm.configuration.scheduler import (
+    ElasticConfig,
+    ElasticGroupConfig,
+    Finding,
+    PartitionConfig,
+    QueueConfig,
+    QueueResources,
+)
+from ugm.errors import RequestError, quote
+from ugm.families import SEPARATOR, Families
+from ugm.resources import MAX_QUANTITY, Resource, is_resource_name
+
+__all__ = ["family_findings", "normal_config", "normal_if_valid"]
+
+#: The fields of guarantees, in which the amount of a family must not be less than the sum of its variants.
+_GUARANTEES: Final = ("guaranteed", "min", "total")
+
+
+def normal_config(config: PartitionConfig) -> PartitionConfig:
+    """Return a partition whose guarantees are in normal form.
+
+    Raises:
+        RequestError: a guarantee of a family is less than the sum of those of its variants.
+    """
+    if not config.ugm.families:
+        return config
+    families, elastic = Families(config.ugm.families), config.ugm.elastic
+    root = _normal_queue(config.root, families)
+    settings = config.ugm if elastic is None else replace(config.ugm, elastic=_normal_elastic(elastic, families))
+    return replace(config, queues=(root,), limits=(), ugm=settings)
+
+
+def normal_if_valid(config: PartitionConfig) -> PartitionConfig:
+    """Return `normal_config` of a partition; the partition itself if that is not possible."""
+    with suppress(RequestError):
+        return normal_config(config)
+    return config
+
+
+def _normal_queue(queue: QueueConfig, families: Families) -> QueueConfig:
+    template = queue.child_template
+    if template is not None:
+        template = replace(template, resources=_normal_resources(template.resources, families))
+    return replace(
+        queue,
+        resources=_normal_resources(queue.resources, families),
+        child_template=template,
+        queues=tuple(_normal_queue(child, families) for child in queue.queues),
+    )
+
+
+def _normal_resources(resources: QueueResources, families: Families) -> QueueResources:
+    if resources.guaranteed is None:
+        return resources
+    return replace(resources, guaranteed=families.normal(resources.guaranteed, argument="guaranteed"))
+
+
+def _normal_elastic(elastic: ElasticConfig, families: Families) -> ElasticConfig:
+    total = None if elastic.total is None else families.normal(elastic.total, argument="total")
+    return replace(elastic, total=total, groups=tuple(_normal_group(group, families) for group in elastic.groups))
+
+
+def _normal_group(group: ElasticGroupConfig, families: Families) -> ElasticGroupConfig:
+    return replace(group, min=families.normal(group.min, argument="min"), max=_implied(group.max, families))
+
+
+def _implied(most: Resource, families: Families) -> Resource:
+    """Return a maximum with the amounts that follow from those of families and variants."""
+    amounts = dict(most)
+    for family, names in families.variants.items():
+        if family in most:
+            amounts = {**dict.fromkeys(names, most[family]), **amounts}
+        elif any(name in most for name in names):
+            known = [most.get(name, MAX_QUANTITY) for name in names]
+            amounts = {**amounts, **dict(zip(names, known, strict=True)), family: min(sum(known), MAX_QUANTITY)}
+    return Resource(amounts)
+
+
+def family_findings(config: PartitionConfig) -> Iterator[Finding]:
+    """Yield the violations of the rules of families, with their paths below the partition.
+
+    A family and its variants have names without ``:``. A variant that is named anywhere is declared. Where a guarantee
+    names a family and variants, its amount of the family is not less than the sum.
+    """
+    declared = config.ugm.families
+    if not declared:
+        return
+    for family, shorts in declared.items():
+        for at, short in enumerate(shorts):
+            path = ("ugm", "families", family, at)
+            if SEPARATOR in family or SEPARATOR in short or not is_resource_name(f"{family}{SEPARATOR}{short}"):
+                yield Finding(path, "family-name-invalid", f"{quote(short)} of {quote(family)} is not a valid name")
+            elif short in shorts[:at]:
+                yield Finding(path, "family-duplicate", f"the variant {quote(short)} is listed twice")
+    families = Families(declared)
+    for path, amounts in resource_vectors(config):
+        for name in amounts:
+            if name not in families.family_of and SEPARATOR in name and families.concern({name: 0}):
+                known = ", ".join(families.variants[name.partition(SEPARATOR)[0]])
+                yield Finding((*path, name), "variant-unknown", f"{quote(name)} is not declared (declared: {known})")
+        if path[-1] in _GUARANTEES and isinstance(amounts, Mapping):
+            try:
+                families.normal(Resource(amounts))
+            except RequestError as error:
+                yield Finding(path, "family-sum-above", error.reason)
+    for path, queue in config.root.walk():
+        for name in queue.ugm.prefer:
+            if name not in families.family_of:
+                yield Finding(("ugm", "families"), "variant-unknown", f"{path} prefers {quote(name)}: not declared")

@@ -1,0 +1,266 @@
+"""The assignment of amounts of any variant to variants, when a request is granted.
+
+A request for ``gpu`` is assigned to ``gpu:a100``, ``gpu:v100``, or both. The caller may state the assignment. Otherwise
+the variants are tried in their order of preference: each for the whole amount, then several together. Each limit of
+users, groups and queues leaves some amount of each variant, so the smallest of them decides. Other quota models are
+asked about each division, because their limits may depend on all amounts together.
+
+A request that fits no division gets the one that an empty partition would allow. So the denial names limits that become
+free, if there are such.
+
+Cards that guarantees of variants need are used last; see `ugm.partition.admission.protection`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, final
+
+from ugm.counters import UNLIMITED, Counter
+from ugm.decision import Violation
+from ugm.errors import RequestError
+from ugm.families import Families, divide, divisions
+from ugm.identity import ancestors
+from ugm.partition.admission.protection import Protection
+from ugm.partition.config.compiled import CompiledConfig
+from ugm.partition.engine.application import Application
+from ugm.partition.engine.model_calls import Call, calls_of_change
+from ugm.partition.engine.model_set import ModelSet
+from ugm.partition.engine.state import PartitionState
+from ugm.partition.rows import Allocation, AllocationState
+from ugm.resources import Resource
+from ugm.tracking.holding import Holding
+
+__all__ = ["VariantAssignment", "convert_rows"]
+
+
+@final
+class VariantAssignment:
+    """Assigns the open amounts of requests; the caller holds the lock.
+
+    Args:
+        state: the partition.
+        models: its quota models.
+    """
+
+    __slots__ = ("_models", "_preferred", "_protection", "_state")
+
+    def __init__(self, state: PartitionState, models: ModelSet) -> None:
+        self._state: Final = state
+        self._models: Final = models
+        self._protection: Final = Protection(state, models)
+        #: The preferred variants by queue path, of a configuration.
+        self._preferred: tuple[CompiledConfig | None, Mapping[str, tuple[str, ...]]] = None, {}
+
+    @property
+    def families(self) -> Families | None:
+        """The families of the partition; None if it has none."""
+        return self._state.active_limits.epoch.layout.families
+
+    def normal(self, row: Allocation) -> Allocation:
+        """Return a row with its usage in normal form.
+
+        Raises:
+            RequestError: the usage is not valid, or does not agree with the assignment of the row.
+        """
+        families = self.families
+        if families is None:
+            if row.assign is not None or row.prefer:
+                raise RequestError("assign", row.assign or row.prefer, "the partition has no families of resources")
+            return row
+        usage = families.normal(row.usage)
+        for name in row.prefer:
+            if name not in families.family_of:
+                raise RequestError("prefer", name, "there is no such variant")
+        if row.assign is not None:
+            families.require_assigned(usage, row.assign)
+        return row if usage is row.usage else row._replace(usage=usage)
+
+    def assigned(
+        self,
+        application: Application,
+        row: Allocation,
+        old: Allocation | None = None,
+        *,
+        holding: Holding | None = None,
+    ) -> Allocation:
+        """Return a row without open amounts.
+
+        Args:
+            application: the application of the row.
+            row: the row, whose usage contains no assignment.
+            old: the allocation that it replaces, whose variants it keeps as far as possible; None for none.
+            holding: the holding of the application; None for the one in the ledger.
+
+        Raises:
+            RequestError: as for `normal`.
+        """
+        families = self.families
+        if families is None:
+            return self.normal(row)
+        row = self.normal(row)
+        needed = families.open_amounts(row.usage)
+        if not needed:
+            return row
+        known = old or self._state.held(row.allocation_id)
+        if row.assign is not None:
+            assign = row.assign
+        elif old is None and known is not None and known.assign is not None and known.asked == row.usage:
+            # The call is repeated.
+            assign = known.assign
+        else:
+            found = holding or self._state.holding_of(application)
+            chain = found.checked if application.holding is found else found.enforced(found.chain())
+            assign = self._chosen(application, row, needed, chain, old)
+        return row._replace(usage=families.normal(row.usage, assign), assign=assign)
+
+    def _chosen(
+        self,
+        application: Application,
+        row: Allocation,
+        needed: Mapping[str, int],
+        chain: Sequence[Counter],
+        old: Allocation | None,
+    ) -> Resource:
+        families = self.families
+        assert families is not None  # noqa: S101 - the caller has found open amounts
+        assign: dict[str, int] = {}
+        for family, amount in needed.items():
+            order = families.order(family, (*row.prefer, *self._preferred_in(application.queue.queue_path)))
+            kept = _kept(amount, order, old)
+            assign |= kept
+            if rest := amount - sum(kept.values()):
+                base = row._replace(usage=families.normal(row.usage, Resource(assign)))
+                for name, part in self._division(application, base, rest, order, chain, old).items():
+                    assign[name] = assign.get(name, 0) + part
+        return Resource(assign)
+
+    def _division(
+        self,
+        application: Application,
+        row: Allocation,
+        amount: int,
+        order: Sequence[str],
+        chain: Sequence[Counter],
+        old: Allocation | None,
+    ) -> dict[str, int]:
+        """Return a division of an amount among variants: one that fits, or one that could fit."""
+        before: Mapping[str, int] = {} if old is None else old.usage
+        offers = None if row.node is None else self._state.cluster.nodes.get(row.node)
+
+        def room(name: str, free_of: Callable[[Counter, str], int]) -> int:
+            amounts = [_amount(counter, name, free_of) + before.get(name, 0) for counter in chain]
+            if offers is not None:
+                amounts.append(offers.get(name, 0))
+            return max(0, min(amounts, default=UNLIMITED) - row.usage.get(name, 0))
+
+        free = {name: min(amount, room(name, Counter.free)) for name in order}
+        for allowed in self._protection.rooms(application, row, order, amount, free):
+            found = self._fitting(application, row, amount, allowed)
+            if found is not None:
+                return found
+        most = {name: room(name, _maximum) for name in order}
+        return divide(amount, most) or {order[0]: amount}
+
+    def _fitting(
+        self, application: Application, row: Allocation, amount: int, free: dict[str, int]
+    ) -> dict[str, int] | None:
+        """Return a division within some free amounts that all quota models allow; None if there is none."""
+        if not self._models.may_deny or not self._models.all:
+            return divide(amount, free)
+
+        def allows(parts: Mapping[str, int]) -> bool:
+            usage = row.usage + Resource(parts)
+            return not self._models.check(application.claim(row._replace(usage=usage)))
+
+        found = next(filter(allows, divisions(amount, free)), None)
+        if found is None and sum(free.values()) >= amount:
+            narrowed = {name: _largest(most, lambda part, name=name: allows({name: part})) for name, most in free.items()}
+            found = next(filter(allows, divisions(amount, narrowed)), None) if narrowed != free else None
+        return found
+
+    def converted(self, application: Application, row: Allocation) -> Allocation:
+        """Return an allocation of other families in the form of those of the partition.
+
+        Raises:
+            RequestError: it names a variant that is not declared.
+        """
+        families, assigned = self.families, row.assign or {}
+        known: Mapping[str, str] = {} if families is None else families.family_of
+        prefer = tuple(name for name in row.prefer if name in known)
+        if row.assign is not None and all(name in known for name in assigned):
+            return row
+        base = row._replace(usage=row.asked, assign=None, prefer=prefer)
+        if families is None or row.state is AllocationState.PENDING:
+            return self.normal(base)
+        return self.assigned(application, base, row)
+
+    def objections(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
+        """Return the guarantees that the assignment of a row would leave unsatisfiable."""
+        if row.assign is None or self.families is None:
+            return ()
+        return self._protection.objections(application, row)
+
+    def _preferred_in(self, queue_path: str) -> tuple[str, ...]:
+        compiled = self._state.compiled
+        if self._preferred[0] is not compiled:
+            queues = () if compiled.config is None else compiled.config.root.walk()
+            self._preferred = compiled, {path: queue.ugm.prefer for path, queue in queues if queue.ugm.prefer}
+        preferred = self._preferred[1]
+        return tuple(name for path in ancestors(queue_path) for name in preferred.get(path, ())) if preferred else ()
+
+
+def convert_rows(state: PartitionState, assignment: VariantAssignment) -> list[Call]:
+    """Bring all nodes and allocations into the form of other families, and return the calls that models need.
+
+    Allocations are assigned without a check, like adopted ones.
+
+    Raises:
+        RequestError: an allocation or a node names a variant that is not declared any more.
+    """
+    families, calls = assignment.families, list[Call]()
+    for name, offers in list(state.cluster.nodes.items()) if families is not None else ():
+        state.cluster.update(name, families.normal(offers, argument="offers"))
+        state.write_node(name)
+    for old in list(state.allocations.values()):
+        application = state.owner(old)
+        new = assignment.converted(application, old)
+        if new == old:
+            continue
+        state.count_unoffered(new.usage)
+        if old.state is not AllocationState.PENDING:
+            state.holding_of(application).swap(old.usage, new.usage)
+        calls += calls_of_change(application.row, old, new)
+        state.write(new)
+    return calls
+
+
+def _kept(amount: int, order: Sequence[str], old: Allocation | None) -> dict[str, int]:
+    """Return the part of an amount that keeps the variants of an earlier allocation."""
+    kept: dict[str, int] = {}
+    for name in order if old is not None and old.assign is not None else ():
+        if part := min(amount, old.assign.get(name, 0)):  # type: ignore[union-attr] # there is an assignment
+            kept[name] = part
+            amount -= part
+    return kept
+
+
+def _amount(counter: Counter, name: str, amount_of: Callable[[Counter, str], int]) -> int:
+    """Return an amount of a resource in a counter, which need not count it."""
+    layout = counter.layout
+    if name in layout.positions:
+        return amount_of(counter, name)
+    return 0 if layout.closed else UNLIMITED
+
+
+def _maximum(counter: Counter, name: str) -> int:
+    return counter.limit.maximum(name)
+
+
+def _largest(most: int, allows: Callable[[int], bool]) -> int:
+    """Return the largest allowed amount from 0 to *most*; amounts below an allowed one are allowed."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if allows(middle) else (low, middle - 1)
+    return low

@@ -1,0 +1,320 @@
+"""The protection of guarantees of variants from amounts of any variant.
+
+The problem: a team with a guarantee of ten cards of any model may get the ten cards that another team is guaranteed by
+model. Then the second guarantee cannot be met, although there are enough cards for both.
+
+The idea: guarantees of variants reserve cards. The other cards of each variant are the *room* for guarantees of any
+variant. What a group uses within its guarantee is its own, as far as there is room; the rest is borrowed and can be
+reclaimed. So an amount of any variant
+
+1. is assigned to cards that no guarantee of another group needs now, as far as there are any;
+2. otherwise, if it is within the guarantee of its group, only to a variant with room: borrowed cards can be reclaimed
+   for the guarantees there;
+3. otherwise to any free card, because it is borrowed itself.
+
+The amount that is a group's own is a maximum flow: from the room of each variant through the usage of groups to their
+guarantees of any variant. It is computed only if the first rule does not suffice.
+
+Source: the non-goals of the Koordinator proposal on elastic quotas leave this open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, final
+
+from ugm.decision import Violation
+from ugm.families import divide
+from ugm.identity import is_below
+from ugm.model import GuaranteedGroup, GuaranteeingModel, Guarantees
+from ugm.partition.config.compiled import CompiledConfig
+from ugm.partition.engine.application import Application
+from ugm.partition.engine.model_set import ModelSet
+from ugm.partition.engine.state import PartitionState
+from ugm.partition.rows import Allocation
+
+__all__ = ["KEPT", "Protection"]
+
+#: The kind of a violation.
+KEPT: Final = "guarantee"
+_NOTHING: Final[Mapping[str, int]] = {}
+
+
+@final
+class Protection:
+    """The guarantees of a partition; the caller holds the lock.
+
+    Args:
+        state: the partition.
+        models: its quota models.
+    """
+
+    __slots__ = ("_models", "_queues", "_state")
+
+    def __init__(self, state: PartitionState, models: ModelSet) -> None:
+        self._state: Final = state
+        self._models: Final = models
+        #: The guarantees of queues that name a family, by path, of a configuration.
+        self._queues: tuple[CompiledConfig | None, Mapping[str, Mapping[str, int]]] = None, {}
+
+    def rooms(
+        self, application: Application, row: Allocation, order: Sequence[str], amount: int, free: Mapping[str, int]
+    ) -> Iterator[dict[str, int]]:
+        """Yield the amounts of each variant that a request may use, in the order of the rules.
+
+        Args:
+            application: the application of the request.
+            row: the request.
+            order: the variants of one family, in the order of preference.
+            amount: the amount of any variant.
+            free: the amounts that the limits leave.
+        """
+        sources = [_Source(one, order) for one in self._guarantees(application, row, order)]
+        sources = [one for one in sources if one.kept]
+        if not sources:
+            yield dict(free)
+            return
+        yield {name: min(most, *(one.unneeded(name) for one in sources)) for name, most in free.items()}
+        parts = dict(free)
+        for one in sources:
+            within = one.divided(amount, parts)
+            if within is None:
+                return
+            parts = within
+        yield parts
+
+    def objections(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
+        """Return the guarantees of others that the assignment of a request does not leave satisfiable."""
+        families, found = self._state.active_limits.epoch.layout.families, list[Violation]()
+        for names in () if families is None or row.assign is None else families.variants.values():
+            assigned = {name: row.assign[name] for name in names if row.assign.get(name)}
+            for one in self._guarantees(application, row, names) if assigned else ():
+                source = _Source(one, names)
+                over = [name for name, part in assigned.items() if part > source.unneeded(name)]
+                if over and not source.allows(assigned):
+                    found.append(source.violation(over[0], assigned[over[0]]))
+        return tuple(found)
+
+    def _guarantees(self, application: Application, row: Allocation, names: Sequence[str]) -> Iterator[Guarantees]:
+        """Yield the guarantees of the queues, and of each model, that may concern some variants."""
+        of_queues = self._of_queues(application.queue.queue_path, names)
+        if of_queues is not None:
+            yield of_queues
+        for model in self._models.all:
+            if isinstance(model, GuaranteeingModel) and not self._models.is_unusable(model):
+                yield from self._models.query(model, model.guarantees, application.claim(row))
+
+    def _of_queues(self, queue_path: str, names: Sequence[str]) -> Guarantees | None:
+        compiled, tree = self._state.compiled, self._state.tree
+        if self._queues[0] is not compiled:
+            specs = compiled.specs.by_path.items()
+            self._queues = compiled, {path: spec.quota.guaranteed for path, spec in specs if spec.quota.guaranteed}
+        guaranteed, cluster, counter = self._queues[1], tree.cluster, tree.root.counter
+        if cluster is None or counter is None or not any(map(set(names).intersection, guaranteed.values())):
+            return None
+        positions, groups = dict[str, int](), list[GuaranteedGroup]()
+        for path, amounts in guaranteed.items():
+            queue = tree.queues.get(path)
+            used = _NOTHING if queue is None or queue.counter is None else queue.counter.used()
+            above = next((positions[one] for one in _above(path) if one in positions), -1)
+            positions[path] = len(groups)
+            groups.append(GuaranteedGroup(path, above, amounts, used, is_below(queue_path, path)))
+        return Guarantees(cluster, counter.used(), tuple(groups))
+
+
+def _above(path: str) -> Iterator[str]:
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path
+
+
+@final
+class _Source:
+    """The guarantees of some groups, for the variants of one family.
+
+    Args:
+        guarantees: the groups, every parent before its children.
+        names: the variants.
+    """
+
+    def __init__(self, guarantees: Guarantees, names: Sequence[str]) -> None:
+        self._capacity, self._used, self._groups = guarantees
+        self._names: Final = names
+        #: What each group still needs for its guarantees of variants, and those below it.
+        needs = [dict.fromkeys(names, 0) for _ in self._groups]
+        #: By variant: the group of others that needs most, and what all of them need.
+        self.kept: Final[dict[str, tuple[str, int]]] = {}
+        for at in range(len(self._groups) - 1, -1, -1):
+            group = self._groups[at]
+            for name in names:
+                need = max(needs[at][name], group.guaranteed.get(name, 0) - group.used.get(name, 0))
+                if need <= 0:
+                    continue
+                if not group.is_own and (group.parent < 0 or self._groups[group.parent].is_own):
+                    largest, total = self.kept.get(name, ("", 0))
+                    self.kept[name] = (group.name if need > total - need else largest), total + need
+                if group.parent >= 0:
+                    needs[group.parent][name] += need
+
+    def unneeded(self, name: str) -> int:
+        """Return the free amount of a variant that no other group needs for its guarantee."""
+        kept = self.kept.get(name, ("", 0))[1]
+        return max(0, self._capacity.get(name, 0) - self._used.get(name, 0) - kept)
+
+    def divided(self, amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
+        """Return a division of an amount by the second and third rule; None if there is none."""
+        before = self._own({}, 0)
+        left = own = self._own({}, amount) - before
+        parts: dict[str, int] = {}
+        for name in self._names if own else ():
+            part = min(left, free.get(name, 0))
+            part = min(part, self._own({**parts, name: part}, 0) - before - sum(parts.values()))
+            if part > 0:
+                parts[name], left = part, left - part
+        if left:
+            return None
+        rest = divide(amount - own, {name: most - parts.get(name, 0) for name, most in free.items()})
+        return None if rest is None else {name: parts.get(name, 0) + rest.get(name, 0) for name in {**parts, **rest}}
+
+    def allows(self, assigned: Mapping[str, int]) -> bool:
+        """Return whether the part of an assignment that is within the guarantee of its group has room."""
+        own = self._own({}, sum(assigned.values())) - self._own({}, 0)
+        return self._own(assigned, 0) - self._own({}, 0) >= own
+
+    def violation(self, name: str, requested: int) -> Violation:
+        """Return the violation of an assignment to a variant."""
+        capacity = self._capacity.get(name, 0)
+        used = capacity - self.unneeded(name)
+        owner, kept = self.kept.get(name, ("", 0))
+        return KeptViolation(KEPT, owner, "", "", name, capacity, used, requested).with_amounts(
+            capacity - self._used.get(name, 0), kept
+        )
+
+    def _own(self, more: Mapping[str, int], anywhere: int) -> int:
+        """Return the amount of any variant that groups use within their guarantees.
+
+        Args:
+            more: additional usage of the group of the request.
+            anywhere: additional usage of it that has room in any case.
+        """
+        groups, flow = self._groups, _Flow()
+        typed = [dict.fromkeys(self._names, 0) for _ in groups]
+        below = [dict.fromkeys(self._names, 0) for _ in groups]
+        own = max((at for at, group in enumerate(groups) if group.is_own), default=-1)
+        open_below, reserved = [0] * len(groups), dict.fromkeys(self._names, 0)
+        family = self._names[0].partition(":")[0]
+        for at in range(len(groups) - 1, -1, -1):
+            group = groups[at]
+            for name in self._names:
+                typed[at][name] = max(below[at][name], group.guaranteed.get(name, 0))
+                if group.parent >= 0:
+                    below[group.parent][name] += typed[at][name]
+                else:
+                    reserved[name] += typed[at][name]
+            total = max(group.guaranteed.get(family, 0), open_below[at] + sum(typed[at].values()))
+            flow.add(("any", at), _SINK, total - sum(typed[at].values()) - open_below[at])
+            if group.parent >= 0:
+                open_below[group.parent] += total - sum(typed[at].values())
+        absorbed = [{name: one[name] - under[name] for name in self._names} for one, under in zip(typed, below, strict=True)]
+        for name in self._names:
+            flow.add(_SOURCE, name, max(0, self._capacity.get(name, 0) - reserved[name]))
+            for at, used in self._used_alone(name):
+                rest = used + (more.get(name, 0) if at == own else 0)
+                for above in self._upward(at):
+                    part = min(rest, absorbed[above][name])
+                    absorbed[above][name] -= part
+                    rest -= part
+                flow.add(name, (name, at), rest)
+                for above in self._upward(at):
+                    flow.add((name, at), ("any", above), rest)
+        if own >= 0 and anywhere:
+            flow.add(_SOURCE, ("request", own), anywhere)
+            for above in self._upward(own):
+                flow.add(("request", own), ("any", above), anywhere)
+        return flow.maximum()
+
+    def _used_alone(self, name: str) -> Iterator[tuple[int, int]]:
+        """Yield what each group uses of a variant without the groups below it; the lowest groups first."""
+        below = [0] * len(self._groups)
+        for at in range(len(self._groups) - 1, -1, -1):
+            group = self._groups[at]
+            used = group.used.get(name, 0)
+            if group.parent >= 0:
+                below[group.parent] += used
+            yield at, used - below[at]
+
+    def _upward(self, at: int) -> Iterator[int]:
+        while at >= 0:
+            yield at
+            at = self._groups[at].parent
+
+
+class KeptViolation(Violation):
+    """Cards that the guarantee of another group needs."""
+
+    _free: int
+    _kept: int
+
+    def with_amounts(self, free: int, kept: int) -> KeptViolation:
+        """Return the violation with the free amount, and the part of it that is kept."""
+        self._free, self._kept = free, kept
+        return self
+
+    def _where(self) -> str:
+        return str(self.resource)
+
+    def _what(self) -> str:
+        usable = max(0, self._free - self._kept)
+        kept = f"{self._kept} kept for the guarantee of {self.name}"
+        return f"{self.requested} requested, {usable} of {self._free} free for this team, {kept}"
+
+
+_SOURCE: Final = "source"
+_SINK: Final = "sink"
+
+
+@final
+class _Flow:
+    """A flow network with integer capacities."""
+
+    def __init__(self) -> None:
+        self._edges: Final[dict[object, dict[object, int]]] = {}
+
+    def add(self, start: object, end: object, capacity: int) -> None:
+        """Add an edge, or capacity to it."""
+        if capacity > 0:
+            forward = self._edges.setdefault(start, {})
+            forward[end] = forward.get(end, 0) + capacity
+            self._edges.setdefault(end, {}).setdefault(start, 0)
+
+    def maximum(self) -> int:
+        """Return the maximum flow; the network is used up."""
+        total = 0
+        while (path := self._path()) is not None:
+            amount = min(self._edges[start][end] for start, end in path)
+            for start, end in path:
+                self._edges[start][end] -= amount
+                self._edges[end][start] += amount
+            total += amount
+        return total
+
+    def _path(self) -> list[tuple[object, object]] | None:
+        """Return a shortest path with capacity; None if there is none."""
+        reached: dict[object, object] = {_SOURCE: None}
+        waiting: Iterable[object] = [_SOURCE]
+        while waiting and _SINK not in reached:
+            following: list[object] = []
+            for start in waiting:
+                for end, capacity in self._edges.get(start, {}).items():
+                    if capacity and end not in reached:
+                        reached[end] = start
+                        following.append(end)
+            waiting = following
+        if _SINK not in reached:
+            return None
+        path, end = list[tuple[object, object]](), reached[_SINK]
+        path.append((end, _SINK))
+        while (start := reached[end]) is not None:
+            path.append((start, end))
+            end = start
+        return path
