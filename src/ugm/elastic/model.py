@@ -27,7 +27,7 @@ from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP
 from ugm.elastic.pods import Pod, require_pod
 from ugm.elastic.quota import ElasticQuota, declared_quota, unlimited_total
 from ugm.errors import InvariantError, RequestError
-from ugm.model import Borrower, Claim, OrderNode, ReportingModel, SetupViolation
+from ugm.model import Borrower, Claim, GuaranteedGroup, Guarantees, OrderNode, ReportingModel, SetupViolation
 from ugm.resources import Resource
 
 __all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel"]
@@ -270,6 +270,26 @@ class ElasticModel(ReportingModel):
 
         return self.quota.if_forgotten(without, answer)
 
+    def guarantees(self, claim: Claim) -> Iterable[Guarantees]:
+        """Return the minimums of all groups, with what they use of the total."""
+        group, tree = self.quota.group_of(self._pod(claim)), self.quota.tree
+        if self._is_refused(group):
+            return ()
+        path = {id(node) for node in tree.node(group).path()}
+        nodes = [node for node in tree.root.walk() if node is not tree.root]
+        positions = {id(node): at for at, node in enumerate(nodes)}
+        groups = tuple(
+            GuaranteedGroup(
+                node.name,
+                positions.get(id(node.parent), -1),
+                {name: one.scaled_min() for name, one in node.resources.items()},
+                {name: one.used for name, one in node.resources.items()},
+                id(node) in path,
+            )
+            for node in nodes
+        )
+        return (Guarantees(tree.total, {name: one.used for name, one in tree.root.resources.items()}, groups),)
+
     def borrowers(self, claim: Claim, without: Collection[str]) -> Iterable[Borrower]:
         """Return all groups with allocations except that of *claim*, as they are while it is expected."""
         pod, quota = self._pod(claim), self.quota
@@ -287,7 +307,13 @@ class ElasticModel(ReportingModel):
         return quota.if_forgotten(without, lambda: self._if_expected(pod, answer))
 
     def _if_expected(self, pod: Pod, answer: Callable[[], AnswerT]) -> AnswerT:
-        return answer() if self.quota.has_pod(pod.name) else self.quota.if_expected(pod, answer)
+        known = self.quota.pod(pod.name)
+        if known is None:
+            return self.quota.if_expected(pod, answer)
+        if known.usage == pod.usage:
+            return answer()
+        # A pending claim whose amounts of any variant are assigned now.
+        return self.quota.if_forgotten((pod.name,), lambda: self.quota.if_expected(pod, answer))
 
     def charge(self, claim: Claim) -> None:
         """Count *claim* as running, whether or not it was expected.

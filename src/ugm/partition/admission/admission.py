@@ -122,10 +122,10 @@ class AdmissionControl(CheckedArguments):
             row = allocation_of(made._replace(application_id=application_id), _HELD, self.now([made]))
         layout, vector = usage.compiled if isinstance(usage, Resource) else _UNCOMPILED  # type: ignore[redundant-expr]
         if layout is not epoch.layout or assign is not None or prefer:
-            vector = self.request_vector(usage)
             if epoch.layout.families is not None or assign is not None or prefer:
                 row = self.assignment.assigned(application, row)
-                vector = self.request_vector(row.usage)
+            vector = self.request_vector(row.usage)
+            if row.assign is not None:
                 objections = (*objections, *self.assignment.objections(application, row))
         if allocation_id in state.allocations and self.is_repeated(row):
             return granted(row)

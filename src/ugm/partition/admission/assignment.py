@@ -16,18 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
+from ugm.arguments import require_resource
 from ugm.counters import UNLIMITED, Counter
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.families import Families, divide, divisions
 from ugm.identity import ancestors
-from ugm.partition.admission.protection import Protection
+from ugm.partition.admission.protection import VariantProtection
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_calls import Call, calls_of_change
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
-from ugm.partition.rows import Allocation, AllocationState
+from ugm.partition.rows import Allocation, AllocationRequest, AllocationState, allocation_of
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 
@@ -43,12 +44,12 @@ class VariantAssignment:
         models: its quota models.
     """
 
-    __slots__ = ("_models", "_preferred", "_protection", "_state")
+    __slots__ = ("_models", "_preferred", "_state", "protection")
 
     def __init__(self, state: PartitionState, models: ModelSet) -> None:
         self._state: Final = state
         self._models: Final = models
-        self._protection: Final = Protection(state, models)
+        self.protection: Final = VariantProtection(state, models)
         #: The preferred variants by queue path, of a configuration.
         self._preferred: tuple[CompiledConfig | None, Mapping[str, tuple[str, ...]]] = None, {}
 
@@ -68,7 +69,7 @@ class VariantAssignment:
             if row.assign is not None or row.prefer:
                 raise RequestError("assign", row.assign or row.prefer, "the partition has no families of resources")
             return row
-        usage = families.normal(row.usage)
+        usage = families.normal(require_resource("usage", row.usage))
         for name in row.prefer:
             if name not in families.family_of:
                 raise RequestError("prefer", name, "there is no such variant")
@@ -155,7 +156,7 @@ class VariantAssignment:
             return max(0, min(amounts, default=UNLIMITED) - row.usage.get(name, 0))
 
         free = {name: min(amount, room(name, Counter.free)) for name in order}
-        for allowed in self._protection.rooms(application, row, order, amount, free):
+        for allowed in self.protection.rooms(application, row, order, amount, free):
             found = self._fitting(application, row, amount, allowed)
             if found is not None:
                 return found
@@ -179,6 +180,32 @@ class VariantAssignment:
             found = next(filter(allows, divisions(amount, narrowed)), None) if narrowed != free else None
         return found
 
+    def alternatives(self, application: Application, query: AllocationRequest) -> list[Resource]:
+        """Return the usages that a plan for a request may make room for: its own, or one for each variant."""
+        families = self.families
+        usage = query.usage if families is None else families.normal(query.usage)
+        needed = {} if families is None or query.assign is not None else families.open_amounts(usage)
+        if families is None or not needed:
+            return [usage]
+        found: list[Resource] = []
+        for family, amount in needed.items():
+            for name in families.order(family, (*query.prefer, *self._preferred_in(application.queue.queue_path))):
+                assign = Resource({name: amount})
+                row = allocation_of(query._replace(usage=usage, assign=assign), AllocationState.PENDING)
+                if not self.objections(application, row):
+                    found.append(families.normal(usage, assign))
+        return found or [usage]
+
+    def is_assignment(self, usage: Resource, asked: Resource) -> bool:
+        """Return whether a usage is a request whose open amounts are assigned."""
+        families = self.families
+        if families is None or families.open_amounts(usage):
+            return False
+        rest = {name: amount - asked.get(name, 0) for name, amount in usage.items()}
+        return asked.keys() <= usage.keys() and all(
+            amount >= 0 if name in families.family_of else amount == 0 for name, amount in rest.items()
+        )
+
     def converted(self, application: Application, row: Allocation) -> Allocation:
         """Return an allocation of other families in the form of those of the partition.
 
@@ -199,7 +226,7 @@ class VariantAssignment:
         """Return the guarantees that the assignment of a row would leave unsatisfiable."""
         if row.assign is None or self.families is None:
             return ()
-        return self._protection.objections(application, row)
+        return self.protection.objections(application, row)
 
     def _preferred_in(self, queue_path: str) -> tuple[str, ...]:
         compiled = self._state.compiled

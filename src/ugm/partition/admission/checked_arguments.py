@@ -78,10 +78,10 @@ class CheckedArguments:
         """
         require_exact_name("allocation_id", request.allocation_id)
         application = self.require_application(request.application_id)
-        self.request_vector(request.usage)
         made = allocation_of(request, state, self.now([request], now))
         # The name in the ledger is an exact `str`.
         row = self.assignment.normal(made._replace(application_id=application.row.application_id))
+        self.request_vector(row.usage)
         return row if state is _PENDING else self.assignment.assigned(application, row, replaces)
 
     def now(self, requests: Iterable[AllocationRequest], known: int | None = None, *, changes: bool = True) -> int:

@@ -26,14 +26,14 @@ from typing import Final, final
 from ugm.decision import Violation
 from ugm.families import divide
 from ugm.identity import is_below
-from ugm.model import GuaranteedGroup, GuaranteeingModel, Guarantees
+from ugm.model import Claim, GuaranteedGroup, GuaranteeingModel, Guarantees
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation
 
-__all__ = ["KEPT", "Protection"]
+__all__ = ["KEPT", "VariantProtection"]
 
 #: The kind of a violation.
 KEPT: Final = "guarantee"
@@ -41,7 +41,7 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 
 @final
-class Protection:
+class VariantProtection:
     """The guarantees of a partition; the caller holds the lock.
 
     Args:
@@ -85,9 +85,9 @@ class Protection:
 
     def objections(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
         """Return the guarantees of others that the assignment of a request does not leave satisfiable."""
-        families, found = self._state.active_limits.epoch.layout.families, list[Violation]()
-        for names in () if families is None or row.assign is None else families.variants.values():
-            assigned = {name: row.assign[name] for name in names if row.assign.get(name)}
+        found, assign = list[Violation](), row.assign or _NOTHING
+        for names in self._variants().values():
+            assigned = {name: assign[name] for name in names if assign.get(name)}
             for one in self._guarantees(application, row, names) if assigned else ():
                 source = _Source(one, names)
                 over = [name for name, part in assigned.items() if part > source.unneeded(name)]
@@ -95,14 +95,39 @@ class Protection:
                     found.append(source.violation(over[0], assigned[over[0]]))
         return tuple(found)
 
+    def own_of_queues(self) -> dict[str, dict[str, int]]:
+        """Return the amount of each family that is a queue's own, by queue path, for queues with a guarantee of it."""
+        found: dict[str, dict[str, int]] = {}
+        for family, names in self._variants().items():
+            of_queues = self._of_queues("", names)
+            for path, amount in () if of_queues is None else _Source(of_queues, names).own_amounts().items():
+                found.setdefault(path, {})[family] = amount
+        return found
+
+    def own_of_models(self, claim: Claim) -> dict[str, dict[str, int]]:
+        """Return the amount of each family that is a group's own, by the name of the group, in models that lend."""
+        found: dict[str, dict[str, int]] = {}
+        for family, names in self._variants().items():
+            for one in self._of_models(claim):
+                for group, amount in _Source(one, names).own_amounts().items():
+                    found.setdefault(group, {})[family] = amount
+        return found
+
+    def _variants(self) -> Mapping[str, tuple[str, ...]]:
+        families = self._state.active_limits.epoch.layout.families
+        return {} if families is None else families.variants
+
     def _guarantees(self, application: Application, row: Allocation, names: Sequence[str]) -> Iterator[Guarantees]:
         """Yield the guarantees of the queues, and of each model, that may concern some variants."""
         of_queues = self._of_queues(application.queue.queue_path, names)
         if of_queues is not None:
             yield of_queues
+        yield from self._of_models(application.claim(row))
+
+    def _of_models(self, claim: Claim) -> Iterator[Guarantees]:
         for model in self._models.all:
             if isinstance(model, GuaranteeingModel) and not self._models.is_unusable(model):
-                yield from self._models.query(model, model.guarantees, application.claim(row))
+                yield from self._models.query(model, model.guarantees, claim)
 
     def _of_queues(self, queue_path: str, names: Sequence[str]) -> Guarantees | None:
         compiled, tree = self._state.compiled, self._state.tree
@@ -118,7 +143,7 @@ class Protection:
             used = _NOTHING if queue is None or queue.counter is None else queue.counter.used()
             above = next((positions[one] for one in _above(path) if one in positions), -1)
             positions[path] = len(groups)
-            groups.append(GuaranteedGroup(path, above, amounts, used, is_below(queue_path, path)))
+            groups.append(GuaranteedGroup(path, above, amounts, used, bool(queue_path) and is_below(queue_path, path)))
         return Guarantees(cluster, counter.used(), tuple(groups))
 
 
@@ -163,12 +188,12 @@ class _Source:
 
     def divided(self, amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
         """Return a division of an amount by the second and third rule; None if there is none."""
-        before = self._own({}, 0)
+        before = self._own({})
         left = own = self._own({}, amount) - before
         parts: dict[str, int] = {}
         for name in self._names if own else ():
             part = min(left, free.get(name, 0))
-            part = min(part, self._own({**parts, name: part}, 0) - before - sum(parts.values()))
+            part = min(part, self._own({**parts, name: part}) - before - sum(parts.values()))
             if part > 0:
                 parts[name], left = part, left - part
         if left:
@@ -178,8 +203,8 @@ class _Source:
 
     def allows(self, assigned: Mapping[str, int]) -> bool:
         """Return whether the part of an assignment that is within the guarantee of its group has room."""
-        own = self._own({}, sum(assigned.values())) - self._own({}, 0)
-        return self._own(assigned, 0) - self._own({}, 0) >= own
+        before = self._own({})
+        return self._own(assigned) >= self._own({}, sum(assigned.values())) and self._own(assigned) >= before
 
     def violation(self, name: str, requested: int) -> Violation:
         """Return the violation of an assignment to a variant."""
@@ -190,13 +215,27 @@ class _Source:
             capacity - self._used.get(name, 0), kept
         )
 
-    def _own(self, more: Mapping[str, int], anywhere: int) -> int:
+    def own_amounts(self) -> dict[str, int]:
+        """Return the amount of the family that is a group's own, of any variant or of one, by the name of the group."""
+        flow, typed = self._network({}, 0)
+        flow.maximum()
+        own = [sum(one.values()) + flow.into(_SINK, ("any", at)) for at, one in enumerate(typed)]
+        for at in range(len(own) - 1, -1, -1):
+            if (parent := self._groups[at].parent) >= 0:
+                own[parent] += own[at]
+        return {group.name: amount for group, amount in zip(self._groups, own, strict=True)}
+
+    def _own(self, more: Mapping[str, int], anywhere: int = 0) -> int:
         """Return the amount of any variant that groups use within their guarantees.
 
         Args:
             more: additional usage of the group of the request.
             anywhere: additional usage of it that has room in any case.
         """
+        return self._network(more, anywhere)[0].maximum()
+
+    def _network(self, more: Mapping[str, int], anywhere: int) -> tuple[_Flow, list[dict[str, int]]]:
+        """Return the flow network, and what each group uses within its own guarantees of variants."""
         groups, flow = self._groups, _Flow()
         typed = [dict.fromkeys(self._names, 0) for _ in groups]
         below = [dict.fromkeys(self._names, 0) for _ in groups]
@@ -216,6 +255,7 @@ class _Source:
             if group.parent >= 0:
                 open_below[group.parent] += total - sum(typed[at].values())
         absorbed = [{name: one[name] - under[name] for name in self._names} for one, under in zip(typed, below, strict=True)]
+        within = [dict.fromkeys(self._names, 0) for _ in groups]
         for name in self._names:
             flow.add(_SOURCE, name, max(0, self._capacity.get(name, 0) - reserved[name]))
             for at, used in self._used_alone(name):
@@ -223,6 +263,7 @@ class _Source:
                 for above in self._upward(at):
                     part = min(rest, absorbed[above][name])
                     absorbed[above][name] -= part
+                    within[above][name] += part
                     rest -= part
                 flow.add(name, (name, at), rest)
                 for above in self._upward(at):
@@ -231,7 +272,7 @@ class _Source:
             flow.add(_SOURCE, ("request", own), anywhere)
             for above in self._upward(own):
                 flow.add(("request", own), ("any", above), anywhere)
-        return flow.maximum()
+        return flow, within
 
     def _used_alone(self, name: str) -> Iterator[tuple[int, int]]:
         """Yield what each group uses of a variant without the groups below it; the lowest groups first."""
@@ -297,6 +338,10 @@ class _Flow:
                 self._edges[end][start] += amount
             total += amount
         return total
+
+    def into(self, end: object, start: object) -> int:
+        """Return the flow along an edge, after `maximum`."""
+        return self._edges.get(end, {}).get(start, 0)
 
     def _path(self) -> list[tuple[object, object]] | None:
         """Return a shortest path with capacity; None if there is none."""

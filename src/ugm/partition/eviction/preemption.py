@@ -21,7 +21,7 @@ from ugm._json_values import attributes
 from ugm.arguments import require_application_id, require_instance, require_name, require_resource
 from ugm.decision import Decision, Violation
 from ugm.errors import RequestError
-from ugm.identity import TrackingType
+from ugm.identity import TrackingType, is_below
 from ugm.model import SetupViolation
 from ugm.partition.admission.admission import AdmissionControl
 from ugm.partition.admission.trial_charges import TrialCharges
@@ -45,7 +45,7 @@ from ugm.preemption import (
 )
 from ugm.preemption.eligibility import Situation
 from ugm.preemption.plan import QueueInput, plans_of_nodes
-from ugm.preemption.queue_usage_tree import QueueUsageTree
+from ugm.preemption.queue_usage_tree import QueueFacts, QueueUsageTree
 from ugm.resources import Resource
 
 __all__ = [
@@ -127,6 +127,9 @@ def require_preemption_plan(plan: object) -> PreemptionPlan | ReductionPlan:
 
 _TERMINATING: Final = AllocationState.TERMINATING
 
+#: The outcomes, the best one for a request first.
+_BEST: Final = (Outcome.FITS, Outcome.AWAITS_TERMINATING, Outcome.PLAN)
+_RANKS: Final = (*_BEST, *(one for one in Outcome if one not in _BEST))
 #: The outcomes of plans that evict nothing, whatever models would do.
 _FINAL: Final = frozenset((Outcome.BLOCKED, Outcome.NEVER, Outcome.MUST_NOT_PREEMPT, Outcome.EARLY, Outcome.NONE))
 
@@ -229,7 +232,11 @@ class PreemptionPlanning(SubjectQueries):
         Raises:
             RequestError: the application does not exist or is failing, or an argument is invalid.
         """
-        plan = self._plan(call)
+        request = call.request
+        application = self._admission.require_application(request.application_id)
+        usages = self._admission.assignment.alternatives(application, request)
+        plans = (self._plan(call._replace(request=request._replace(usage=usage))) for usage in usages)
+        plan = min(plans, key=lambda plan: (_RANKS.index(plan.outcome), len(plan.by_model) + len(plan.victims)))
         self._count(plan.outcome.value)
         return plan
 
@@ -337,6 +344,7 @@ class PreemptionPlanning(SubjectQueries):
         """Yield the plans of some nodes, the cheapest first; see `plans_of_nodes`."""
         call, request = question.call, question.request
         world = self._world((*question.given, *question.recorded), evicted, nodes)
+        world = world._replace(queues=self._with_own(world.queues, request.queue_path))
         tree = QueueUsageTree(world, request.application_id)
         situation = Situation(tree, request, within_queue=call.within_queue)
         blocking = question.answer.blocking
@@ -374,6 +382,19 @@ class PreemptionPlanning(SubjectQueries):
         ]
         granted = (row for row in state.allocations.values() if row.state is not AllocationState.PENDING)
         return World(queues, [self._facts(row, leaving) for row in granted], placed, nodes)
+
+    def _with_own(self, queues: Sequence[QueueFacts], queue_path: str) -> Sequence[QueueFacts]:
+        """Return the queues with guarantees of families that protect no more cards than are their own.
+
+        Cards of a variant that other queues are guaranteed are no part of a guarantee of any variant.
+        """
+        own = self._admission.assignment.protection.own_of_queues()
+        return [
+            one
+            if one.queue_path not in own or is_below(queue_path, one.queue_path)
+            else one._replace(guaranteed=_at_most(one.guaranteed, own[one.queue_path]))
+            for one in queues
+        ]
 
     def _facts(self, row: Allocation, leaving: frozenset[str] = frozenset()) -> AllocationFacts:
         name, application_id, usage, state, _, priority, preemptible, _, _, node, *_ = row
@@ -572,9 +593,17 @@ class PreemptionPlanning(SubjectQueries):
         call = _call_of(plan, plan.now)
         for one in (call.request, *call.placed):
             row = rows[one.allocation_id] if one.allocation_id in self._state.tables.requests else None
-            if row and (row.application_id, row.usage, *row[5:7], row.duration) != (one[1], one.usage, *one[4:7]):
+            if row is None:
+                continue
+            is_same = row.usage == one.usage or self._admission.assignment.is_assignment(one.usage, row.usage)
+            if not is_same or (row.application_id, *row[5:7], row.duration) != (one[1], *one[4:7]):
                 return f"request {one.allocation_id!r} has changed"
         return ""
+
+
+def _at_most(guaranteed: Resource, own: Mapping[str, int]) -> Resource:
+    """Return a guarantee with at most the given amounts of some resources."""
+    return Resource({name: min(amount, own.get(name, amount)) for name, amount in guaranteed.items()})
 
 
 def _victims(plan: PreemptionPlan | ReductionPlan) -> tuple[Victim, ...]:

@@ -51,6 +51,9 @@ __all__ = ["ReclaimPlanning", "require_reclaim_plan"]
 #: The limits that eviction from other groups does not resolve.
 _BLOCKING: Final = (TrackingType.USER, TrackingType.GROUP)
 
+#: The outcomes, the best one for a request first.
+_BEST: Final = (ReclaimOutcome.FITS, ReclaimOutcome.AWAITS_TERMINATING, ReclaimOutcome.PLAN)
+_RANKS: Final = (*_BEST, *(one for one in ReclaimOutcome if one not in _BEST))
 #: The application of a request, and its claim.
 _Request: TypeAlias = tuple[Application, Claim]
 
@@ -277,6 +280,11 @@ class ReclaimPlanning(SubjectQueries):
 
     def plan(self, subject: Subject, query: AllocationRequest, nodes: Mapping[str, Resource] | None) -> ReclaimPlan:
         """Return the allocations to evict for a request, all of one node if *nodes* are named."""
+        usages = self._admission.assignment.alternatives(self.application_of(subject), query)
+        plans = (self._plan(subject, query._replace(usage=usage), nodes) for usage in usages)
+        return min(plans, key=lambda plan: (_RANKS.index(plan.outcome), len(plan.victims)))
+
+    def _plan(self, subject: Subject, query: AllocationRequest, nodes: Mapping[str, Resource] | None) -> ReclaimPlan:
         request = self._request(subject, query)
         _, _, usage, _, priority, preemptible, duration, *_ = query
         made = ReclaimPlan(_plain(subject), usage, priority, preemptible, ReclaimOutcome.FITS, duration=duration)
@@ -345,9 +353,10 @@ class ReclaimPlanning(SubjectQueries):
         lacking, held = self._lacking(request, place, leaving), self._state.held
         freed_by, only_there = _freed_amounts(missing, lacking), lacking.keys() - {one.resource for one in missing}
         borrowers = self._models.borrowers(request[1], {row.allocation_id for row in leaving})
+        own = self._admission.assignment.protection.own_of_models(request[1])
         for model, found in enumerate(borrowers):
             for borrower in found:
-                group = model, _down_to_guarantee(borrower, only_there)
+                group = model, _down_to_guarantee(_with_own(borrower, own), only_there)
                 for name in borrower.allocation_ids:
                     if name in candidates:
                         candidates[name].groups.append(group)
@@ -449,6 +458,17 @@ def _down_to_guarantee(borrower: Borrower, resources: Collection[str]) -> Borrow
         return borrower
     lowered = (one._replace(share=one.guaranteed) if one.resource in resources else one for one in borrower.guarantees)
     return borrower._replace(guarantees=tuple(lowered))
+
+
+def _with_own(borrower: Borrower, own: Mapping[str, Mapping[str, int]]) -> Borrower:
+    """Return a borrower whose guarantees of families protect no more cards than are its own."""
+    if not own:
+        return borrower
+    kept = (
+        one._replace(guaranteed=min(one.guaranteed, own.get(one.name, {}).get(one.resource, one.guaranteed)))
+        for one in borrower.guarantees
+    )
+    return borrower._replace(guarantees=tuple(kept))
 
 
 def _plain(subject: Subject) -> Subject:
