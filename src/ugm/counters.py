@@ -131,9 +131,7 @@ class Layout:
     def with_names(self, names: Iterable[str]) -> Layout:
         """Return a layout that also counts *names*; this one if it counts them already."""
         every, rules = (*self.limited, *names), self
-        layout = Layout(
-            every, closed=rules.closed, listed=rules.listed, families=rules.families, examine=rules.examine
-        )
+        layout = Layout(every, closed=rules.closed, listed=rules.listed, families=rules.families, examine=rules.examine)
         return self if layout.names == self.names else layout
 
     def vector(self, usage: Resource) -> RequestVector:

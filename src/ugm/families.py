@@ -151,7 +151,10 @@ def is_equal(normal: Mapping[str, int], given: Mapping[str, int]) -> bool:
 
 
 def divide(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
-    """Divide an amount among variants: all of it to the first that has enough, or else in their order; None if too large.
+    """Divide an amount among variants: all of it to the first that has enough, or else in their order.
+
+    Returns:
+        None if the amount is too large.
 
     >>> divide(2, {"gpu:a100": 1, "gpu:v100": 2}), divide(3, {"gpu:a100": 1, "gpu:v100": 2})
     ({'gpu:v100': 2}, {'gpu:a100': 1, 'gpu:v100': 2})

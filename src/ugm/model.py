@@ -381,6 +381,8 @@ class GuaranteedGroup(NamedTuple):
 class Guarantees(NamedTuple):
     """All groups that share some resources."""
 
+    #: The kind of groups, in the plural.
+    kind: str
     #: The amounts that they share.
     capacity: Mapping[str, int]
     #: The amounts that are in use, also by others.
@@ -393,8 +395,8 @@ class Guarantees(NamedTuple):
 class GuaranteeingModel(QuotaModel, Protocol):
     """A quota model whose guarantees of variants are protected from amounts of any variant; see `ugm.families`."""
 
-    def guarantees(self, claim: Claim) -> Iterable[Guarantees]:
-        """Return the guarantees of the groups that share resources with that of *claim*; none if nothing is shared."""
+    def guarantees(self, claim: Claim | None) -> Iterable[Guarantees]:
+        """Return the guarantees of the groups that share resources with that of *claim*; of all groups for None."""
         ...
 
 

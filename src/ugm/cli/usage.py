@@ -45,7 +45,7 @@ _CSV_UNITS: Final = {"vcore": "core-seconds", "memory": "byte-seconds"}
 @click.option("--month", metavar="MONTH", help="A calendar month such as 2026-11, instead of --since and --until.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with exact amounts.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with exact amounts.")
-def usage_command(  # noqa: PLR0913 - one for each option
+def usage_command(
     *,
     store: str,
     by: Grouping,

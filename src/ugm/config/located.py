@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
 
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
-from ugm.configuration.family_rules import normal_if_valid
 from ugm.configuration.scheduler import Path
-from ugm.errors import cut, quote
+from ugm.errors import RequestError, cut, quote
 from ugm.identity import MAX_NAME, ROOT
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "NamedLimit",
     "invalid_name_reason",
     "is_yunikorn_name",
+    "normal_form",
 ]
 
 #: The values of the setting.
@@ -172,6 +173,17 @@ def _first_limits(limits: Sequence[NamedLimit], field_name: str) -> Mapping[str,
     return {name: named for named in reversed(limits) for name in getattr(named.limit, field_name)}
 
 
+def normal_form(partition: PartitionConfig) -> PartitionConfig:
+    """Return a partition with the guarantees of its families in normal form, if that is possible."""
+    if not partition.ugm.families:
+        return partition
+    from ugm.configuration.family_rules import normal_config  # noqa: PLC0415 - few configurations have families
+
+    with suppress(RequestError):
+        return normal_config(partition)
+    return partition
+
+
 class LocatedPartition:
     """A partition with its place in the file."""
 
@@ -184,7 +196,7 @@ class LocatedPartition:
         has_own_limits = not inserted and partition.queues and partition.queues[0].limits
         self.root: Final = LocatedQueue(
             # Its guarantees are sums over variants, which the maxima above are compared with.
-            normal_if_valid(partition).root,
+            normal_form(partition).root,
             queues if inserted else (*queues, 0),
             below=queues if inserted else None,
             limits_elsewhere=None if has_own_limits else (*path, "limits"),

@@ -27,15 +27,14 @@ from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
 from ugm._documents.builder import MAX_DEPTH
-from ugm.config.located import LocatedPartition, LocatedQueue, invalid_name_reason
+from ugm.config.located import LocatedPartition, LocatedQueue, invalid_name_reason, normal_form
 from ugm.config.queue_rules import LIMIT_RULES, QUEUE_RULES, SCHEDULE_RULES, guaranteed_fits_above
 from ugm.configuration import ChildTemplate, FilterConfig, PlacementRule, QueueConfig, SchedulerConfig
-from ugm.configuration.family_rules import family_findings, normal_if_valid
 from ugm.configuration.fields import ConfigValue, field_shapes
 from ugm.configuration.model_kinds import declared_findings, definitions_of, unmapped_queues
 from ugm.configuration.resource_names import (
-    is_one_edit,
     family_names,
+    is_one_edit,
     is_slip,
     listed_resources,
     nearest,
@@ -529,17 +528,22 @@ def resources_are_listed(located: LocatedPartition) -> Iterator[Finding]:
     source = (*located.path, "ugm", "resources")
     for path, name in unlisted_resources(located.partition):
         place = (*located.path, *path)
-        yield Finding(place, "resource-unlisted", unlisted(name, listed_resources(located.partition.ugm)), (place, source))
+        yield Finding(
+            place, "resource-unlisted", unlisted(name, listed_resources(located.partition.ugm)), (place, source)
+        )
 
 
 def families_are_valid(located: LocatedPartition) -> Iterator[Finding]:
     """Families and their variants have valid names, and all named variants are declared."""
-    return (found.below(located.path) for found in family_findings(located.partition))
+    if located.partition.ugm.families:
+        from ugm.configuration.family_rules import family_findings  # noqa: PLC0415 - few configurations have families
+
+        yield from (found.below(located.path) for found in family_findings(located.partition))
 
 
 def declared_models_are_valid(located: LocatedPartition) -> Iterator[Finding]:
     """The declared quota models obey the rules of their kinds; see `ugm.configuration.model_kinds`."""
-    return (found.below(located.path) for found in declared_findings(normal_if_valid(located.partition)))
+    return (found.below(located.path) for found in declared_findings(normal_form(located.partition)))
 
 
 def thresholds_are_valid(located: LocatedPartition) -> Iterator[Finding]:

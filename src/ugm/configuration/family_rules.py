@@ -1,12 +1,12 @@
 """The families of a configuration: their rules, and the amounts that follow from them.
 
 A guarantee of variants is one of the family, too, so `normal_config` adds the sums. The maximum of an elastic group has
-an amount for each resource, so those that follow from others are added: a variant has at most the maximum of the family.
+an amount for each resource, so those that follow from others are added: a variant has at most that of its family.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -17,14 +17,15 @@ from ugm.configuration.scheduler import (
     ElasticGroupConfig,
     Finding,
     PartitionConfig,
+    Path,
     QueueConfig,
     QueueResources,
 )
 from ugm.errors import RequestError, quote
 from ugm.families import SEPARATOR, Families
-from ugm.resources import MAX_QUANTITY, Resource, is_resource_name
+from ugm.resources import MAX_QUANTITY, Resource, is_resource_name, sum_of
 
-__all__ = ["family_findings", "normal_config", "normal_if_valid"]
+__all__ = ["family_findings", "normal_config"]
 
 #: The fields of guarantees, in which the amount of a family must not be less than the sum of its variants.
 _GUARANTEES: Final = ("guaranteed", "min", "total")
@@ -42,13 +43,6 @@ def normal_config(config: PartitionConfig) -> PartitionConfig:
     root = _normal_queue(config.root, families)
     settings = config.ugm if elastic is None else replace(config.ugm, elastic=_normal_elastic(elastic, families))
     return replace(config, queues=(root,), limits=(), ugm=settings)
-
-
-def normal_if_valid(config: PartitionConfig) -> PartitionConfig:
-    """Return `normal_config` of a partition; the partition itself if that is not possible."""
-    with suppress(RequestError):
-        return normal_config(config)
-    return config
 
 
 def _normal_queue(queue: QueueConfig, families: Families) -> QueueConfig:
@@ -90,6 +84,25 @@ def _implied(most: Resource, families: Families) -> Resource:
     return Resource(amounts)
 
 
+def _normal_if_valid(elastic: ElasticConfig, families: Families) -> ElasticConfig:
+    with suppress(RequestError):
+        return _normal_elastic(elastic, families)
+    return ElasticConfig()
+
+
+def _sums_fit(elastic: ElasticConfig, families: Families) -> Iterator[Finding]:
+    """The minimums of the highest elastic groups do not exceed the total, for each family and variant."""
+    total = elastic.total or Resource()
+    sums = sum_of(group.min for group in elastic.groups if not group.parent or group.is_root)
+    for name in (*families.variants, *families.family_of):
+        if elastic.total is not None and sums.get(name, 0) > total.get(name, 0):
+            amounts = f"{sums[name]} {name} guaranteed, {total.get(name, 0)} there"
+            message = (
+                f"the guarantees of elastic groups cannot be met: {amounts}, {sums[name] - total.get(name, 0)} missing"
+            )
+            yield Finding(("ugm", "elastic", "total"), "family-guarantees-unmet", message, (("ugm", "elastic"),))
+
+
 def family_findings(config: PartitionConfig) -> Iterator[Finding]:
     """Yield the violations of the rules of families, with their paths below the partition.
 
@@ -99,14 +112,31 @@ def family_findings(config: PartitionConfig) -> Iterator[Finding]:
     declared = config.ugm.families
     if not declared:
         return
+    yield from _name_findings(declared)
+    families = Families(declared)
+    yield from _amount_findings(config, families)
+    elastic = config.ugm.elastic
+    if elastic is not None and elastic.total is not None:
+        yield from _sums_fit(_normal_if_valid(elastic, families), families)
+    for queue_path, queue in config.root.walk():
+        for name in queue.ugm.prefer:
+            if name not in families.family_of:
+                yield Finding(
+                    ("ugm", "families"), "variant-unknown", f"{queue_path} prefers {quote(name)}: not declared"
+                )
+
+
+def _name_findings(declared: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
     for family, shorts in declared.items():
         for at, short in enumerate(shorts):
-            path = ("ugm", "families", family, at)
+            place: Path = ("ugm", "families", family, at)
             if SEPARATOR in family or SEPARATOR in short or not is_resource_name(f"{family}{SEPARATOR}{short}"):
-                yield Finding(path, "family-name-invalid", f"{quote(short)} of {quote(family)} is not a valid name")
+                yield Finding(place, "family-name-invalid", f"{quote(short)} of {quote(family)} is not a valid name")
             elif short in shorts[:at]:
-                yield Finding(path, "family-duplicate", f"the variant {quote(short)} is listed twice")
-    families = Families(declared)
+                yield Finding(place, "family-duplicate", f"the variant {quote(short)} is listed twice")
+
+
+def _amount_findings(config: PartitionConfig, families: Families) -> Iterator[Finding]:
     for path, amounts in resource_vectors(config):
         for name in amounts:
             if name not in families.family_of and SEPARATOR in name and families.concern({name: 0}):
@@ -117,7 +147,3 @@ def family_findings(config: PartitionConfig) -> Iterator[Finding]:
                 families.normal(Resource(amounts))
             except RequestError as error:
                 yield Finding(path, "family-sum-above", error.reason)
-    for path, queue in config.root.walk():
-        for name in queue.ugm.prefer:
-            if name not in families.family_of:
-                yield Finding(("ugm", "families"), "variant-unknown", f"{path} prefers {quote(name)}: not declared")

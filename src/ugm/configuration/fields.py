@@ -164,7 +164,9 @@ def to_data(value: object, writers: Mapping[type, Callable[[Any], object]] = _PL
     if isinstance(value, tuple):
         return [to_data(item, writers) for item in value]
     if isinstance(value, Mapping):
-        return {name: str(item) if isinstance(item, Fraction) else to_data(item, writers) for name, item in value.items()}
+        return {
+            name: str(item) if isinstance(item, Fraction) else to_data(item, writers) for name, item in value.items()
+        }
     return value
 
 

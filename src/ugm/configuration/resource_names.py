@@ -15,7 +15,14 @@ from fractions import Fraction
 from typing import Final, final
 
 from ugm.configuration.fields import ConfigValue, field_shapes
-from ugm.configuration.scheduler import BudgetConfig, Extensions, FairShareConfig, PartitionConfig, Path, QuotaTreeDocument
+from ugm.configuration.scheduler import (
+    BudgetConfig,
+    Extensions,
+    FairShareConfig,
+    PartitionConfig,
+    Path,
+    QuotaTreeDocument,
+)
 from ugm.counters import Layout
 from ugm.errors import RequestError, ResourceNameWarning, quote
 from ugm.resources import MEMORY, VCORE, Resource

@@ -270,12 +270,14 @@ class ElasticModel(ReportingModel):
 
         return self.quota.if_forgotten(without, answer)
 
-    def guarantees(self, claim: Claim) -> Iterable[Guarantees]:
+    def guarantees(self, claim: Claim | None) -> Iterable[Guarantees]:
         """Return the minimums of all groups, with what they use of the total."""
-        group, tree = self.quota.group_of(self._pod(claim)), self.quota.tree
-        if self._is_refused(group):
-            return ()
-        path = {id(node) for node in tree.node(group).path()}
+        tree, path = self.quota.tree, set[int]()
+        if claim is not None:
+            group = self.quota.group_of(self._pod(claim))
+            if self._is_refused(group):
+                return ()
+            path = {id(node) for node in tree.node(group).path()}
         nodes = [node for node in tree.root.walk() if node is not tree.root]
         positions = {id(node): at for at, node in enumerate(nodes)}
         groups = tuple(
@@ -288,7 +290,11 @@ class ElasticModel(ReportingModel):
             )
             for node in nodes
         )
-        return (Guarantees(tree.total, {name: one.used for name, one in tree.root.resources.items()}, groups),)
+        return (
+            Guarantees(
+                "elastic groups", tree.total, {name: one.used for name, one in tree.root.resources.items()}, groups
+            ),
+        )
 
     def borrowers(self, claim: Claim, without: Collection[str]) -> Iterable[Borrower]:
         """Return all groups with allocations except that of *claim*, as they are while it is expected."""

@@ -24,7 +24,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
-from ugm.arguments import require_amounts, require_exact_name, require_resource
+from ugm.arguments import require_amounts, require_exact_name, require_names, require_resource
 from ugm.errors import RequestError
 from ugm.identity import UserGroup
 from ugm.partition.config.compiled import CompiledConfig
@@ -152,7 +152,7 @@ def allocation_of(request: AllocationRequest, state: AllocationState, now: int =
     if label is not None:
         require_exact_name("label", label)
     if kinds != _NO_KINDS:
-        _require_kinds(*kinds)
+        kinds = _checked_kinds(*kinds)
     until = None
     if duration is not None:
         require_duration(duration)
@@ -165,18 +165,15 @@ def allocation_of(request: AllocationRequest, state: AllocationState, now: int =
 _NO_KINDS: Final[list[object]] = [None, ()]
 
 
-def _require_kinds(assign: object, prefer: object) -> None:
-    """Check an assignment to variants, and a preference for some.
+def _checked_kinds(assign: object, prefer: object) -> list[object]:
+    """Return an assignment to variants, and the preferred variants.
 
     Raises:
         RequestError: one has a wrong type or value.
     """
     if assign is not None:
         require_amounts("assign", require_resource("assign", assign))
-    if type(prefer) is not tuple:
-        raise RequestError("prefer", prefer, "expected a tuple of names of variants")
-    for name in prefer:
-        require_exact_name("prefer", name)
+    return [assign, require_names("prefer", prefer)]
 
 
 def require_duration(duration: object) -> None:
@@ -218,7 +215,9 @@ class Allocation(NamedTuple):
         """The requested usage, without the variants to which amounts of any variant are assigned."""
         if self.assign is None or self.state is AllocationState.PENDING:
             return self.usage
-        return Resource({name: rest for name, rest in (self.usage - self.assign).items() if rest or name not in self.assign})
+        return Resource(
+            {name: rest for name, rest in (self.usage - self.assign).items() if rest or name not in self.assign}
+        )
 
     @property
     def request(self) -> AllocationRequest:

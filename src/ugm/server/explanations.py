@@ -11,7 +11,7 @@ from ugm.queues import Placement
 __all__ = ["answer_dict", "explain_request"]
 
 
-def explain_request(  # noqa: PLR0913 - one for each part of a request
+def explain_request(
     partition: AbstractPartition,
     usage: Resource,
     *,

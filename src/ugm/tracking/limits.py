@@ -20,7 +20,13 @@ from typing import Final, NamedTuple, Self, TypeVar, final
 from weakref import WeakSet
 
 from ugm.configuration import Extensions, LimitConfig, PartitionConfig
-from ugm.configuration.resource_names import RequestNames, listed_resources, resource_vectors, unlisted, unlisted_resources
+from ugm.configuration.resource_names import (
+    RequestNames,
+    listed_resources,
+    resource_vectors,
+    unlisted,
+    unlisted_resources,
+)
 from ugm.counters import Layout, Limit
 from ugm.engine_lock import EngineLock
 from ugm.errors import RequestError

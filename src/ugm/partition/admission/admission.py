@@ -92,7 +92,19 @@ class AdmissionControl(CheckedArguments):
             request: the request.
             objections: the reasons against a grant, besides limits and models.
         """
-        allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node, label, assign, prefer = request
+        (
+            allocation_id,
+            application_id,
+            usage,
+            placeholder,
+            priority,
+            preemptible,
+            duration,
+            node,
+            label,
+            assign,
+            prefer,
+        ) = request
         state = self._state
         epoch = state.active_limits.epoch
         application = state.applications.get(application_id) if type(application_id) is str else None
@@ -123,10 +135,10 @@ class AdmissionControl(CheckedArguments):
         layout, vector = usage.compiled if isinstance(usage, Resource) else _UNCOMPILED  # type: ignore[redundant-expr]
         if layout is not epoch.layout or assign is not None or prefer:
             if epoch.layout.families is not None or assign is not None or prefer:
-                row = self.assignment.assigned(application, row)
+                row = self.assigned(application, row)
             vector = self.request_vector(row.usage)
             if row.assign is not None:
-                objections = (*objections, *self.assignment.objections(application, row))
+                objections = (*objections, *self.objections(application, row))
         if allocation_id in state.allocations and self.is_repeated(row):
             return granted(row)
         if application.row.failing:
@@ -168,7 +180,8 @@ class AdmissionControl(CheckedArguments):
         by_limits = holding.violations(vector) if by_models or objections else holding.admit(vector)
         if by_limits or by_models:
             evictions = self.evictions(claim, application) if by_models else ()
-            return self._deny(request, application, row, Decision(by_limits + by_models, evictions))
+            never = tuple(one for one in objections if not one.can_wait)
+            return self._deny(request, application, row, Decision(by_limits + by_models + never, evictions))
         if objections:
             return self.deny([AllocationRequest._make(request)], Decision(tuple(objections)))
         self._models.charge(claim, waiting=self._state.waiting_usage(row[0]))
@@ -230,7 +243,7 @@ class AdmissionControl(CheckedArguments):
     def violations(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
         """Return every limit of users, groups, queues and other models that an allocation would exceed."""
         found = self._state.holding_of(application).violations(self._state.vector(row.usage))
-        found += self.assignment.objections(application, row)
+        found += self.objections(application, row)
         return found + self._models.check(application.claim(row)) if self._models else found
 
     def charge(self, row: Allocation) -> None:
@@ -331,7 +344,7 @@ class AdmissionControl(CheckedArguments):
         if known is not None and known.state is not _PENDING and placeholder_id not in self._state.allocations:
             self.request_vector(usage)
             again = known._replace(usage=usage, node=node or known.node, assign=None)
-            self.is_repeated(self.assignment.normal(again))
+            self.is_repeated(again if self.variants is None else self.variants.normal(again))
             return granted(known)
         old = self.require_held("placeholder_id", placeholder_id)
         if not old.placeholder:
@@ -375,7 +388,7 @@ class AdmissionControl(CheckedArguments):
 
     def _resized(self, old: Allocation, usage: Resource) -> Allocation:
         """Return an allocation with another size, which keeps the variants of the old one as far as possible."""
-        return self.assignment.assigned(self._state.owner(old), old._replace(usage=usage, assign=None), old)
+        return self.assigned(self._state.owner(old), old._replace(usage=usage, assign=None), old)
 
     def renew(self, allocation_id: str, duration: int | None) -> Decision:
         """Change or remove the promised end of an allocation; quota models check a later one, or none."""
@@ -404,7 +417,7 @@ class AdmissionControl(CheckedArguments):
         holding = self._state.holding_of(application)
         violations = holding.swap_violations(old.usage, new.usage)
         if new.assign is not None and new.assign != old.assign:
-            violations += self.assignment.objections(application, new)
+            violations += self.objections(application, new)
         violations += self._exchange_claims(old, new, agreed=not violations)
         if not violations:
             self._swap(old, new)

@@ -34,6 +34,8 @@ from ugm.tracking.holding import Holding
 
 __all__ = ["VariantAssignment", "convert_rows"]
 
+_NO_FAMILIES: Final = Families({})
+
 
 @final
 class VariantAssignment:
@@ -54,9 +56,8 @@ class VariantAssignment:
         self._preferred: tuple[CompiledConfig | None, Mapping[str, tuple[str, ...]]] = None, {}
 
     @property
-    def families(self) -> Families | None:
-        """The families of the partition; None if it has none."""
-        return self._state.active_limits.epoch.layout.families
+    def _families(self) -> Families:
+        return self._state.active_limits.epoch.layout.families or _NO_FAMILIES
 
     def normal(self, row: Allocation) -> Allocation:
         """Return a row with its usage in normal form.
@@ -64,11 +65,7 @@ class VariantAssignment:
         Raises:
             RequestError: the usage is not valid, or does not agree with the assignment of the row.
         """
-        families = self.families
-        if families is None:
-            if row.assign is not None or row.prefer:
-                raise RequestError("assign", row.assign or row.prefer, "the partition has no families of resources")
-            return row
+        families = self._families
         usage = families.normal(require_resource("usage", row.usage))
         for name in row.prefer:
             if name not in families.family_of:
@@ -96,10 +93,7 @@ class VariantAssignment:
         Raises:
             RequestError: as for `normal`.
         """
-        families = self.families
-        if families is None:
-            return self.normal(row)
-        row = self.normal(row)
+        families, row = self._families, self.normal(row)
         needed = families.open_amounts(row.usage)
         if not needed:
             return row
@@ -123,8 +117,7 @@ class VariantAssignment:
         chain: Sequence[Counter],
         old: Allocation | None,
     ) -> Resource:
-        families = self.families
-        assert families is not None  # noqa: S101 - the caller has found open amounts
+        families = self._families
         assign: dict[str, int] = {}
         for family, amount in needed.items():
             order = families.order(family, (*row.prefer, *self._preferred_in(application.queue.queue_path)))
@@ -156,11 +149,15 @@ class VariantAssignment:
             return max(0, min(amounts, default=UNLIMITED) - row.usage.get(name, 0))
 
         free = {name: min(amount, room(name, Counter.free)) for name in order}
-        for allowed in self.protection.rooms(application, row, order, amount, free):
+        for allowed in self.protection.rooms(application, row, amount, free):
             found = self._fitting(application, row, amount, allowed)
             if found is not None:
                 return found
         most = {name: room(name, _maximum) for name in order}
+        for allowed in self.protection.rooms(application, row, amount, most, is_empty=True):
+            possible = divide(amount, allowed)
+            if possible is not None:
+                return possible
         return divide(amount, most) or {order[0]: amount}
 
     def _fitting(
@@ -176,16 +173,20 @@ class VariantAssignment:
 
         found = next(filter(allows, divisions(amount, free)), None)
         if found is None and sum(free.values()) >= amount:
-            narrowed = {name: _largest(most, lambda part, name=name: allows({name: part})) for name, most in free.items()}
+            narrowed = {name: _largest(name, most, allows) for name, most in free.items()}
             found = next(filter(allows, divisions(amount, narrowed)), None) if narrowed != free else None
         return found
 
+    def offered(self, offers: Resource) -> Resource:
+        """Return the resources of a node in normal form."""
+        return self._families.normal(offers, argument="offers")
+
     def alternatives(self, application: Application, query: AllocationRequest) -> list[Resource]:
         """Return the usages that a plan for a request may make room for: its own, or one for each variant."""
-        families = self.families
-        usage = query.usage if families is None else families.normal(query.usage)
-        needed = {} if families is None or query.assign is not None else families.open_amounts(usage)
-        if families is None or not needed:
+        families = self._families
+        usage = families.normal(query.usage)
+        needed = {} if query.assign is not None else families.open_amounts(usage)
+        if not needed:
             return [usage]
         found: list[Resource] = []
         for family, amount in needed.items():
@@ -198,8 +199,8 @@ class VariantAssignment:
 
     def is_assignment(self, usage: Resource, asked: Resource) -> bool:
         """Return whether a usage is a request whose open amounts are assigned."""
-        families = self.families
-        if families is None or families.open_amounts(usage):
+        families = self._families
+        if families.open_amounts(usage):
             return False
         rest = {name: amount - asked.get(name, 0) for name, amount in usage.items()}
         return asked.keys() <= usage.keys() and all(
@@ -212,20 +213,17 @@ class VariantAssignment:
         Raises:
             RequestError: it names a variant that is not declared.
         """
-        families, assigned = self.families, row.assign or {}
-        known: Mapping[str, str] = {} if families is None else families.family_of
+        known = self._families.family_of
         prefer = tuple(name for name in row.prefer if name in known)
-        if row.assign is not None and all(name in known for name in assigned):
+        if row.assign is not None and all(name in known for name in row.assign):
             return row
         base = row._replace(usage=row.asked, assign=None, prefer=prefer)
-        if families is None or row.state is AllocationState.PENDING:
+        if row.state is AllocationState.PENDING:
             return self.normal(base)
         return self.assigned(application, base, row)
 
     def objections(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
         """Return the guarantees that the assignment of a row would leave unsatisfiable."""
-        if row.assign is None or self.families is None:
-            return ()
         return self.protection.objections(application, row)
 
     def _preferred_in(self, queue_path: str) -> tuple[str, ...]:
@@ -245,9 +243,9 @@ def convert_rows(state: PartitionState, assignment: VariantAssignment) -> list[C
     Raises:
         RequestError: an allocation or a node names a variant that is not declared any more.
     """
-    families, calls = assignment.families, list[Call]()
-    for name, offers in list(state.cluster.nodes.items()) if families is not None else ():
-        state.cluster.update(name, families.normal(offers, argument="offers"))
+    calls = list[Call]()
+    for name, offers in list(state.cluster.nodes.items()):
+        state.cluster.update(name, assignment.offered(offers))
         state.write_node(name)
     for old in list(state.allocations.values()):
         application = state.owner(old)
@@ -284,10 +282,10 @@ def _maximum(counter: Counter, name: str) -> int:
     return counter.limit.maximum(name)
 
 
-def _largest(most: int, allows: Callable[[int], bool]) -> int:
-    """Return the largest allowed amount from 0 to *most*; amounts below an allowed one are allowed."""
+def _largest(name: str, most: int, allows: Callable[[Mapping[str, int]], bool]) -> int:
+    """Return the largest allowed amount of a variant, up to *most*; amounts below an allowed one are allowed."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if allows(middle) else (low, middle - 1)
+        low, high = (middle, high) if allows({name: middle}) else (low, middle - 1)
     return low

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
 from ugm.arguments import require_application_id, require_exact_name, require_name, require_request
 from ugm.counters import RequestVector
+from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import canonical_path
-from ugm.partition.admission.assignment import VariantAssignment
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationState, allocation_of
 from ugm.queues.tree import Queue
 from ugm.resources import Resource
+from ugm.tracking.holding import Holding
+
+if TYPE_CHECKING:
+    from ugm.partition.admission.assignment import VariantAssignment
 
 __all__ = ["CheckedArguments", "in_use_reason"]
 
@@ -25,12 +29,12 @@ _PENDING: Final = AllocationState.PENDING
 class CheckedArguments:
     """Finds the objects that a call names, and checks that they have the state that it needs."""
 
-    __slots__ = ("_models", "_state", "assignment")
+    __slots__ = ("_models", "_state", "_variants")
 
     def __init__(self, state: PartitionState, models: ModelSet) -> None:
         self._state: Final = state
         self._models: Final = models
-        self.assignment: Final = VariantAssignment(state, models)
+        self._variants: VariantAssignment | None = None
 
     def require_application(self, application_id: str) -> Application:
         """Return an application.
@@ -65,7 +69,9 @@ class CheckedArguments:
         *,
         replaces: Allocation | None = None,
     ) -> Allocation:
-        """Return the row of a request, which is not in the ledger yet. Amounts of any variant are assigned if it is held.
+        """Return the row of a request, which is not in the ledger yet.
+
+        If it is held, amounts of any variant are assigned.
 
         Args:
             request: the request.
@@ -80,9 +86,49 @@ class CheckedArguments:
         application = self.require_application(request.application_id)
         made = allocation_of(request, state, self.now([request], now))
         # The name in the ledger is an exact `str`.
-        row = self.assignment.normal(made._replace(application_id=application.row.application_id))
+        row = self.assigned(application, made._replace(application_id=application.row.application_id), replaces)
         self.request_vector(row.usage)
-        return row if state is _PENDING else self.assignment.assigned(application, row, replaces)
+        return row
+
+    # Variants
+
+    @property
+    def variants(self) -> VariantAssignment | None:
+        """The assignment of amounts to variants; None if the partition has no families."""
+        if self._state.active_limits.epoch.layout.families is None:
+            return None
+        if self._variants is None:
+            from ugm.partition.admission.assignment import VariantAssignment  # noqa: PLC0415 - few partitions need it
+
+            self._variants = VariantAssignment(self._state, self._models)
+        return self._variants
+
+    def assigned(
+        self,
+        application: Application,
+        row: Allocation,
+        old: Allocation | None = None,
+        *,
+        holding: Callable[[Application], Holding] | None = None,
+    ) -> Allocation:
+        """Return a row in normal form; without open amounts if it is held. See `VariantAssignment.assigned`.
+
+        Raises:
+            RequestError: as for `VariantAssignment.assigned`, or the partition has no families, and the row needs one.
+        """
+        variants = self.variants
+        if variants is None:
+            if row.assign is not None or row.prefer:
+                raise RequestError("assign", row.assign or row.prefer, "the partition has no families of resources")
+            return row
+        if row.state is _PENDING:
+            return variants.normal(row)
+        return variants.assigned(application, row, old, holding=None if holding is None else holding(application))
+
+    def objections(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
+        """Return the guarantees that the assignment of a row would leave unsatisfiable."""
+        variants = None if row.assign is None else self.variants
+        return () if variants is None else variants.objections(application, row)
 
     def now(self, requests: Iterable[AllocationRequest], known: int | None = None, *, changes: bool = True) -> int:
         """Return the time of the call if a request promises a duration; otherwise the clock is not read.

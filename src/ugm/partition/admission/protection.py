@@ -21,10 +21,10 @@ Source: the non-goals of the Koordinator proposal on elastic quotas leave this o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import Violation
-from ugm.families import divide
+from ugm.families import SEPARATOR, Families, divide
 from ugm.identity import is_below
 from ugm.model import Claim, GuaranteedGroup, GuaranteeingModel, Guarantees
 from ugm.partition.config.compiled import CompiledConfig
@@ -32,11 +32,13 @@ from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation
+from ugm.resources import Resource
 
-__all__ = ["KEPT", "VariantProtection"]
+__all__ = ["KEPT", "OwnAmount", "UnmetGuarantee", "VariantProtection", "unsatisfiable"]
 
-#: The kind of a violation.
+#: The kinds of violations: of a request, and of a configuration.
 KEPT: Final = "guarantee"
+UNMET: Final = "guarantees"
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
@@ -58,18 +60,24 @@ class VariantProtection:
         self._queues: tuple[CompiledConfig | None, Mapping[str, Mapping[str, int]]] = None, {}
 
     def rooms(
-        self, application: Application, row: Allocation, order: Sequence[str], amount: int, free: Mapping[str, int]
+        self,
+        application: Application,
+        row: Allocation,
+        amount: int,
+        free: Mapping[str, int],
+        *,
+        is_empty: bool = False,
     ) -> Iterator[dict[str, int]]:
         """Yield the amounts of each variant that a request may use, in the order of the rules.
 
         Args:
             application: the application of the request.
-            row: the request.
-            order: the variants of one family, in the order of preference.
-            amount: the amount of any variant.
-            free: the amounts that the limits leave.
+            row: the request, with what is assigned already.
+            amount: the amount of any variant of one family.
+            free: the amounts of its variants that the limits leave, in the order of preference.
+            is_empty: whether to answer for an empty partition.
         """
-        sources = [_Source(one, order) for one in self._guarantees(application, row, order)]
+        sources = self._sources(application, row, tuple(free), row.usage, is_empty=is_empty)
         sources = [one for one in sources if one.kept]
         if not sources:
             yield dict(free)
@@ -88,25 +96,40 @@ class VariantProtection:
         found, assign = list[Violation](), row.assign or _NOTHING
         for names in self._variants().values():
             assigned = {name: assign[name] for name in names if assign.get(name)}
-            for one in self._guarantees(application, row, names) if assigned else ():
-                source = _Source(one, names)
-                over = [name for name, part in assigned.items() if part > source.unneeded(name)]
-                if over and not source.allows(assigned):
-                    found.append(source.violation(over[0], assigned[over[0]]))
+            if not assigned:
+                continue
+            typed = row.usage - Resource(assigned)
+            empty = self._sources(application, row, names, typed, is_empty=True)
+            for source, other in zip(self._sources(application, row, names, typed), empty, strict=True):
+                if not source.allows(assigned):
+                    found.append(source.violation(assigned, can_wait=other.allows(assigned)))
         return tuple(found)
 
-    def own_of_queues(self) -> dict[str, dict[str, int]]:
-        """Return the amount of each family that is a queue's own, by queue path, for queues with a guarantee of it."""
-        found: dict[str, dict[str, int]] = {}
+    def _sources(
+        self,
+        application: Application,
+        row: Allocation,
+        names: Sequence[str],
+        typed: Mapping[str, int],
+        *,
+        is_empty: bool = False,
+    ) -> list[_Source]:
+        """Return the guarantees that may concern some variants, with the usage of the request of single variants."""
+        amounts = {name: typed[name] for name in names if typed.get(name)}
+        return [_Source(one, names, amounts, is_empty=is_empty) for one in self._guarantees(application, row, names)]
+
+    def own_of_queues(self) -> dict[str, dict[str, OwnAmount]]:
+        """Return what each queue uses of each family, by queue path, for queues with a guarantee of it."""
+        found: dict[str, dict[str, OwnAmount]] = {}
         for family, names in self._variants().items():
             of_queues = self._of_queues("", names)
             for path, amount in () if of_queues is None else _Source(of_queues, names).own_amounts().items():
                 found.setdefault(path, {})[family] = amount
         return found
 
-    def own_of_models(self, claim: Claim) -> dict[str, dict[str, int]]:
-        """Return the amount of each family that is a group's own, by the name of the group, in models that lend."""
-        found: dict[str, dict[str, int]] = {}
+    def own_of_models(self, claim: Claim) -> dict[str, dict[str, OwnAmount]]:
+        """Return what each group uses of each family, by the name of the group, in models that protect guarantees."""
+        found: dict[str, dict[str, OwnAmount]] = {}
         for family, names in self._variants().items():
             for one in self._of_models(claim):
                 for group, amount in _Source(one, names).own_amounts().items():
@@ -116,6 +139,12 @@ class VariantProtection:
     def _variants(self) -> Mapping[str, tuple[str, ...]]:
         families = self._state.active_limits.epoch.layout.families
         return {} if families is None else families.variants
+
+    def unmet(self) -> tuple[Violation, ...]:
+        """Return the families and variants whose guarantees of queues exceed what the nodes offer."""
+        families = self._state.active_limits.epoch.layout.families
+        of_queues = self._of_queues("", tuple(() if families is None else families.family_of))
+        return () if of_queues is None or families is None else tuple(unsatisfiable(of_queues, families))
 
     def _guarantees(self, application: Application, row: Allocation, names: Sequence[str]) -> Iterator[Guarantees]:
         """Yield the guarantees of the queues, and of each model, that may concern some variants."""
@@ -144,13 +173,49 @@ class VariantProtection:
             above = next((positions[one] for one in _above(path) if one in positions), -1)
             positions[path] = len(groups)
             groups.append(GuaranteedGroup(path, above, amounts, used, bool(queue_path) and is_below(queue_path, path)))
-        return Guarantees(cluster, counter.used(), tuple(groups))
+        return Guarantees("queues", cluster, counter.used(), tuple(groups))
+
+
+def unsatisfiable(guarantees: Guarantees, families: Families) -> Iterator[Violation]:
+    """Yield each family and variant whose guarantees together exceed what there is.
+
+    There is none exactly if all guarantees can be met together. Variants are a laminar family of sets, so the sums
+    suffice (the condition of Hall).
+    """
+    for family, names in families.variants.items():
+        source = _Source(guarantees, names)
+        for name, amount in source.reserved().items():
+            capacity = sum(guarantees.capacity.get(one, 0) for one in (names if name == family else (name,)))
+            if amount > capacity:
+                yield UnmetGuarantee(UNMET, guarantees.kind, "", "", name, capacity, amount, 0)
+
+
+class UnmetGuarantee(Violation):
+    """Guarantees that cannot be met together."""
+
+    def _where(self) -> str:
+        return f"guarantees of {self.name}"
+
+    def _what(self) -> str:
+        return f"{self.used} {self.resource} guaranteed, {self.limit} there, {self.used - self.limit} missing"
 
 
 def _above(path: str) -> Iterator[str]:
     while "." in path:
         path = path.rpartition(".")[0]
         yield path
+
+
+#: See `_Source._required`.
+_Required: TypeAlias = tuple[list[dict[str, int]], list[dict[str, int]], list[int], list[int]]
+
+
+class OwnAmount(NamedTuple):
+    """The usage of a family by a group."""
+
+    #: What is within its guarantees of variants and of any variant.
+    own: int
+    borrowed: int
 
 
 @final
@@ -160,10 +225,22 @@ class _Source:
     Args:
         guarantees: the groups, every parent before its children.
         names: the variants.
+        typed: what the request uses of single variants, besides its amount of any.
+        is_empty: whether to ignore all usage.
     """
 
-    def __init__(self, guarantees: Guarantees, names: Sequence[str]) -> None:
-        self._capacity, self._used, self._groups = guarantees
+    def __init__(
+        self,
+        guarantees: Guarantees,
+        names: Sequence[str],
+        typed: Mapping[str, int] = _NOTHING,
+        *,
+        is_empty: bool = False,
+    ) -> None:
+        _, self._capacity, used, groups = guarantees
+        self._used = _NOTHING if is_empty else used
+        self._groups = [group._replace(used=_NOTHING) for group in groups] if is_empty else groups
+        self._typed: Final = typed
         self._names: Final = names
         #: What each group still needs for its guarantees of variants, and those below it.
         needs = [dict.fromkeys(names, 0) for _ in self._groups]
@@ -188,7 +265,7 @@ class _Source:
 
     def divided(self, amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
         """Return a division of an amount by the second and third rule; None if there is none."""
-        before = self._own({})
+        before = self._own()
         left = own = self._own({}, amount) - before
         parts: dict[str, int] = {}
         for name in self._names if own else ():
@@ -202,64 +279,60 @@ class _Source:
         return None if rest is None else {name: parts.get(name, 0) + rest.get(name, 0) for name in {**parts, **rest}}
 
     def allows(self, assigned: Mapping[str, int]) -> bool:
-        """Return whether the part of an assignment that is within the guarantee of its group has room."""
-        before = self._own({})
-        return self._own(assigned) >= self._own({}, sum(assigned.values())) and self._own(assigned) >= before
+        """Return whether an assignment follows the first rule, or the part within a guarantee follows the second."""
+        if all(part <= self.unneeded(name) for name, part in assigned.items()):
+            return True
+        return self._own(assigned) >= self._own({}, sum(assigned.values()))
 
-    def violation(self, name: str, requested: int) -> Violation:
-        """Return the violation of an assignment to a variant."""
+    def violation(self, assigned: Mapping[str, int], *, can_wait: bool) -> Violation:
+        """Return the violation of an assignment that is not allowed."""
+        name, requested = next((name, part) for name, part in assigned.items() if part > self.unneeded(name))
         capacity = self._capacity.get(name, 0)
         used = capacity - self.unneeded(name)
         owner, kept = self.kept.get(name, ("", 0))
-        return KeptViolation(KEPT, owner, "", "", name, capacity, used, requested).with_amounts(
-            capacity - self._used.get(name, 0), kept
-        )
+        violation = KeptViolation(KEPT, owner, "", "", name, capacity, used, requested)
+        return violation.with_amounts(capacity - self._used.get(name, 0), kept, can_wait=can_wait)
 
-    def own_amounts(self) -> dict[str, int]:
-        """Return the amount of the family that is a group's own, of any variant or of one, by the name of the group."""
+    def own_amounts(self) -> dict[str, OwnAmount]:
+        """Return what each group uses, by its name."""
         flow, typed = self._network({}, 0)
         flow.maximum()
         own = [sum(one.values()) + flow.into(_SINK, ("any", at)) for at, one in enumerate(typed)]
         for at in range(len(own) - 1, -1, -1):
             if (parent := self._groups[at].parent) >= 0:
                 own[parent] += own[at]
-        return {group.name: amount for group, amount in zip(self._groups, own, strict=True)}
+        used = [sum(group.used.get(name, 0) for name in self._names) for group in self._groups]
+        return {
+            group.name: OwnAmount(amount, most - amount)
+            for group, amount, most in zip(self._groups, own, used, strict=True)
+        }
 
-    def _own(self, more: Mapping[str, int], anywhere: int = 0) -> int:
-        """Return the amount of any variant that groups use within their guarantees.
+    def _own(self, more: Mapping[str, int] = _NOTHING, anywhere: int = 0) -> int:
+        """Return the amount that groups use within their guarantees.
 
         Args:
             more: additional usage of the group of the request.
             anywhere: additional usage of it that has room in any case.
         """
-        return self._network(more, anywhere)[0].maximum()
+        flow, typed = self._network(more, anywhere)
+        return flow.maximum() + sum(sum(one.values()) for one in typed)
 
     def _network(self, more: Mapping[str, int], anywhere: int) -> tuple[_Flow, list[dict[str, int]]]:
         """Return the flow network, and what each group uses within its own guarantees of variants."""
         groups, flow = self._groups, _Flow()
-        typed = [dict.fromkeys(self._names, 0) for _ in groups]
-        below = [dict.fromkeys(self._names, 0) for _ in groups]
+        typed, below, totals, open_below = self._required()
         own = max((at for at, group in enumerate(groups) if group.is_own), default=-1)
-        open_below, reserved = [0] * len(groups), dict.fromkeys(self._names, 0)
-        family = self._names[0].partition(":")[0]
-        for at in range(len(groups) - 1, -1, -1):
-            group = groups[at]
-            for name in self._names:
-                typed[at][name] = max(below[at][name], group.guaranteed.get(name, 0))
-                if group.parent >= 0:
-                    below[group.parent][name] += typed[at][name]
-                else:
-                    reserved[name] += typed[at][name]
-            total = max(group.guaranteed.get(family, 0), open_below[at] + sum(typed[at].values()))
+        for at, total in enumerate(totals):
             flow.add(("any", at), _SINK, total - sum(typed[at].values()) - open_below[at])
-            if group.parent >= 0:
-                open_below[group.parent] += total - sum(typed[at].values())
-        absorbed = [{name: one[name] - under[name] for name in self._names} for one, under in zip(typed, below, strict=True)]
+        absorbed = [
+            {name: one[name] - under[name] for name in self._names} for one, under in zip(typed, below, strict=True)
+        ]
         within = [dict.fromkeys(self._names, 0) for _ in groups]
         for name in self._names:
-            flow.add(_SOURCE, name, max(0, self._capacity.get(name, 0) - reserved[name]))
+            reserved = sum(one[name] for one, group in zip(typed, groups, strict=True) if group.parent < 0)
+            flow.add(_SOURCE, name, max(0, self._capacity.get(name, 0) - reserved))
             for at, used in self._used_alone(name):
-                rest = used + (more.get(name, 0) if at == own else 0)
+                rest = used + (more.get(name, 0) + self._typed.get(name, 0) if at == own else 0)
                 for above in self._upward(at):
                     part = min(rest, absorbed[above][name])
                     absorbed[above][name] -= part
@@ -273,6 +346,36 @@ class _Source:
             for above in self._upward(own):
                 flow.add(("request", own), ("any", above), anywhere)
         return flow, within
+
+    def reserved(self) -> dict[str, int]:
+        """Return what all guarantees need of each variant and of the family."""
+        typed, _, totals, _ = self._required()
+        top = [at for at, group in enumerate(self._groups) if group.parent < 0]
+        sums = {name: sum(typed[at][name] for at in top) for name in self._names}
+        return {**sums, self._names[0].partition(SEPARATOR)[0]: sum(totals[at] for at in top)}
+
+    def _required(self) -> _Required:
+        """Return what each group needs for its guarantees and for those below it.
+
+        Returns:
+            By group: the amounts of variants; those of the groups below; the amount of the family; and the part of it
+            that groups below need of any variant.
+        """
+        typed = [dict.fromkeys(self._names, 0) for _ in self._groups]
+        below = [dict.fromkeys(self._names, 0) for _ in self._groups]
+        totals, open_below = [0] * len(self._groups), [0] * len(self._groups)
+        family = self._names[0].partition(SEPARATOR)[0]
+        for at in range(len(self._groups) - 1, -1, -1):
+            guaranteed, parent = self._groups[at].guaranteed, self._groups[at].parent
+            for name in self._names:
+                typed[at][name] = max(below[at][name], guaranteed.get(name, 0))
+                if parent >= 0:
+                    below[parent][name] += typed[at][name]
+            of_variants = sum(typed[at].values())
+            totals[at] = max(guaranteed.get(family, 0), open_below[at] + of_variants)
+            if parent >= 0:
+                open_below[parent] += totals[at] - of_variants
+        return typed, below, totals, open_below
 
     def _used_alone(self, name: str) -> Iterator[tuple[int, int]]:
         """Yield what each group uses of a variant without the groups below it; the lowest groups first."""
@@ -295,11 +398,17 @@ class KeptViolation(Violation):
 
     _free: int
     _kept: int
+    _can_wait: bool
 
-    def with_amounts(self, free: int, kept: int) -> KeptViolation:
-        """Return the violation with the free amount, and the part of it that is kept."""
-        self._free, self._kept = free, kept
+    def with_amounts(self, free: int, kept: int, *, can_wait: bool) -> KeptViolation:
+        """Return the violation with the free amount, the part of it that is kept, and whether waiting can help."""
+        self._free, self._kept, self._can_wait = free, kept, can_wait
         return self
+
+    @property
+    def can_wait(self) -> bool:
+        """True if an empty partition would allow the request."""
+        return self._can_wait
 
     def _where(self) -> str:
         return str(self.resource)

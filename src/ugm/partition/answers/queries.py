@@ -143,7 +143,7 @@ class SubjectQueries(AdmissionPart):
         claim, usage = application.claim(row), row.usage
         by_limits = with_prospects(self._state, self.own_violations(application, usage), ((application, usage),))
         by_models = self._models.check(claim) if self._models.all else ()
-        by_limits += self._admission.assignment.objections(application, row)
+        by_limits += self._admission.objections(application, row)
         evictions = self._admission.evictions(claim, application) if by_models and is_submitted else ()
         return Decision(by_limits + by_models, evictions) if by_limits or by_models else granted(row)
 
@@ -273,10 +273,7 @@ class SubjectQueries(AdmissionPart):
             allocation_id="", application_id=application.row.application_id, placeholder=False, node=None, label=None
         )
         row = allocation_of(request, AllocationState.HELD, self._admission.now([request], changes=False))
-        assignment = self._admission.assignment
-        if assignment.families is None:
-            return assignment.normal(row)
-        return assignment.assigned(application, row, holding=self._holding(application))
+        return self._admission.assigned(application, row, holding=self._holding)
 
     def _holding(self, application: Application) -> Holding:
         """Return the holding of an application, or a detached one if it is not submitted."""

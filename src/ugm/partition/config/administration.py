@@ -13,7 +13,6 @@ from ugm.arguments import require_amounts, require_exact_name, require_name, req
 from ugm.errors import RequestError
 from ugm.model import BudgetChange
 from ugm.partition.admission.admission import AdmissionPart
-from ugm.partition.admission.assignment import convert_rows
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.model_calls import row_calls
 from ugm.resources import Resource
@@ -105,9 +104,9 @@ class Administration(AdmissionPart):
 
     def change_node(self, change: Callable[..., T], name: str, *offers: Resource) -> T:
         """Add, change or remove a node by a method of the cluster."""
-        state, families = self._state, self._admission.assignment.families
+        state, variants = self._state, self._admission.variants
         total = state.cluster.total
-        changed = change(name, *(one if families is None else families.normal(one, argument="offers") for one in offers))
+        changed = change(name, *(offers if variants is None else map(variants.offered, offers)))
         state.write_node(name)
         self._models.resize(total, state.cluster.total)
         return changed
@@ -138,10 +137,12 @@ class Administration(AdmissionPart):
             config = config.at(self._models.clock.now(changes=True))
         timers = self._admission.timers
         before = timers.exceeded()
-        families = self._admission.assignment.families
+        families = self._state.compiled.limits.families
         self._state.replace_config(config, author)
-        if self._admission.assignment.families != families:
-            self._models.apply(convert_rows(self._state, self._admission.assignment))
+        if config.limits.families != families:
+            from ugm.partition.admission.assignment import VariantAssignment, convert_rows  # noqa: PLC0415 - rarely needed
+
+            self._models.apply(convert_rows(self._state, VariantAssignment(self._state, self._models)))
         timers.start(before)
         self._models.declare(config.models, self._state.cluster.total, partial(row_calls, self._state.tables))
 

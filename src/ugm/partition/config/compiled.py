@@ -31,7 +31,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias, final
 
 from ugm.configuration import LimitConfig, LimitExtensions, PartitionConfig, PlacementRule, QueueConfig, ScheduledLimit
-from ugm.configuration.family_rules import family_findings, normal_config
 from ugm.configuration.fields import to_data
 from ugm.configuration.model_kinds import ModelDefinition, definitions_of
 from ugm.configuration.scheduler import RESERVATION, require_thresholds
@@ -520,9 +519,7 @@ class CompiledConfig(NamedTuple):
             return cls(Limits.compile(None), QueueSpecs.compile(None), PlacementRules(), (), None, _version_of(None))
         # The limits come first, because they check the type of the configuration.
         limits = Limits.compile(config)
-        for found in family_findings(config):
-            raise RequestError("config", ".".join(map(str, found.path)), found.message)
-        normal = normal_config(config)
+        normal = _normal(config) if config.ugm.families else config
         specs = QueueSpecs.compile(normal.root)
         rules, models = PlacementRules(config.placement_rules), definitions_of(normal)
         require_thresholds(config.ugm.thresholds)
@@ -552,6 +549,15 @@ class CompiledConfig(NamedTuple):
         active, changes_at = self.schedule.active(second), self.schedule.next_change(second)
         in_force = self if active == self.active else self.with_active(active)
         return in_force._replace(changes_at=changes_at)
+
+
+def _normal(config: PartitionConfig) -> PartitionConfig:
+    """Return a configuration with families in normal form, after a check of their rules."""
+    from ugm.configuration.family_rules import family_findings, normal_config  # noqa: PLC0415 - few have families
+
+    for found in family_findings(config):
+        raise RequestError("config", ".".join(map(str, found.path)), found.message)
+    return normal_config(config)
 
 
 def _version_of(config: PartitionConfig | None) -> str:

@@ -15,10 +15,11 @@ from ugm._json_values import JsonMapping, JsonObject, attributes
 from ugm.configuration.model_kinds import ModelDefinition, unmapped_queues
 from ugm.decision import Exhaustion, Violation
 from ugm.errors import RequestError, time_text
-from ugm.model import PersistentModel, QuotaModel, ReportingModel
+from ugm.model import GuaranteeingModel, PersistentModel, QuotaModel, ReportingModel
+from ugm.partition.admission.assignment import VariantAssignment, convert_rows
+from ugm.partition.admission.protection import unsatisfiable
 from ugm.partition.config.changes import Changes, LimitRisk, below_usage, changes_between, lowered_limits
 from ugm.partition.config.compiled import NEVER, CompiledConfig
-from ugm.partition.admission.assignment import VariantAssignment, convert_rows
 from ugm.partition.engine.model_calls import ModelFactory, row_calls
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState, exceeded_queues
@@ -187,6 +188,9 @@ def _effects_on_models(
             exhaustions += facts.exhaustions
         else:
             model = factory.make(definition, facts and _replaced(before, facts))
+            families = compiled.limits.families
+            if families is not None and isinstance(model, GuaranteeingModel):
+                exceeded += (found for one in model.guarantees(None) for found in unsatisfiable(one, families))
             if isinstance(model, ReportingModel):
                 exceeded += model.exceeded()
                 exhaustions += model.exhaustions()
@@ -211,11 +215,12 @@ def make_config_plan(given: PlanInput, compiled: CompiledConfig) -> ConfigPlan:
     exhausted = {found[:5]: found.begins for one in given.models for found in one.exhaustions}
     running = exceeded_queues(state)
     state.replace_config(compiled)
+    assignment = VariantAssignment(state, ModelSet((), state.lock))
     if base.limits.families != compiled.limits.families:
-        convert_rows(state, VariantAssignment(state, ModelSet((), state.lock)))
+        convert_rows(state, assignment)
     planned, exhaustions = _effects_on_models(given, base.models, compiled)
     started = sorted(exceeded_queues(state).items())
-    exceeded = (*state.exceeded_limits(), *planned)
+    exceeded = (*state.exceeded_limits(), *planned, *assignment.protection.unmet())
     draining = tuple(
         DrainingQueue(path, tuple(sorted(queue.applications)))
         for path, queue in sorted(state.tree.queues.items())

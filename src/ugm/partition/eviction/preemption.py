@@ -24,6 +24,7 @@ from ugm.errors import RequestError
 from ugm.identity import TrackingType, is_below
 from ugm.model import SetupViolation
 from ugm.partition.admission.admission import AdmissionControl
+from ugm.partition.admission.protection import OwnAmount
 from ugm.partition.admission.trial_charges import TrialCharges
 from ugm.partition.answers.queries import SubjectQueries
 from ugm.partition.answers.reports import OwnedAllocation, owned_allocations
@@ -234,7 +235,8 @@ class PreemptionPlanning(SubjectQueries):
         """
         request = call.request
         application = self._admission.require_application(request.application_id)
-        usages = self._admission.assignment.alternatives(application, request)
+        variants = self._admission.variants
+        usages = [request.usage] if variants is None else variants.alternatives(application, request)
         plans = (self._plan(call._replace(request=request._replace(usage=usage))) for usage in usages)
         plan = min(plans, key=lambda plan: (_RANKS.index(plan.outcome), len(plan.by_model) + len(plan.victims)))
         self._count(plan.outcome.value)
@@ -384,15 +386,19 @@ class PreemptionPlanning(SubjectQueries):
         return World(queues, [self._facts(row, leaving) for row in granted], placed, nodes)
 
     def _with_own(self, queues: Sequence[QueueFacts], queue_path: str) -> Sequence[QueueFacts]:
-        """Return the queues with guarantees of families that protect no more cards than are their own.
+        """Return the queues with guarantees of families as they count for what is borrowed.
 
-        Cards of a variant that other queues are guaranteed are no part of a guarantee of any variant.
+        Cards of a variant that other queues are guaranteed are no part of a guarantee of any variant. So a guarantee
+        protects no more cards than are a queue's own, and does not count those that the queue of the request borrows.
         """
-        own = self._admission.assignment.protection.own_of_queues()
+        variants = self._admission.variants
+        used = {} if variants is None else variants.protection.own_of_queues()
         return [
-            one
-            if one.queue_path not in own or is_below(queue_path, one.queue_path)
-            else one._replace(guaranteed=_at_most(one.guaranteed, own[one.queue_path]))
+            one._replace(
+                guaranteed=_counted(one.guaranteed, used[one.queue_path], is_below(queue_path, one.queue_path))
+            )
+            if one.queue_path in used
+            else one
             for one in queues
         ]
 
@@ -595,15 +601,21 @@ class PreemptionPlanning(SubjectQueries):
             row = rows[one.allocation_id] if one.allocation_id in self._state.tables.requests else None
             if row is None:
                 continue
-            is_same = row.usage == one.usage or self._admission.assignment.is_assignment(one.usage, row.usage)
+            variants = self._admission.variants
+            is_same = row.usage == one.usage or (variants and variants.is_assignment(one.usage, row.usage))
             if not is_same or (row.application_id, *row[5:7], row.duration) != (one[1], *one[4:7]):
                 return f"request {one.allocation_id!r} has changed"
         return ""
 
 
-def _at_most(guaranteed: Resource, own: Mapping[str, int]) -> Resource:
-    """Return a guarantee with at most the given amounts of some resources."""
-    return Resource({name: min(amount, own.get(name, amount)) for name, amount in guaranteed.items()})
+def _counted(guaranteed: Resource, used: Mapping[str, OwnAmount], is_of_request: bool) -> Resource:  # noqa: FBT001 - of a private function
+    """Return a guarantee with what is borrowed of families, or with at most what is not."""
+    counted = {
+        name: guaranteed[name] + one.borrowed if is_of_request else min(guaranteed[name], one.own)
+        for name, one in used.items()
+        if name in guaranteed
+    }
+    return Resource({**guaranteed, **counted})
 
 
 def _victims(plan: PreemptionPlan | ReductionPlan) -> tuple[Victim, ...]:

@@ -39,6 +39,7 @@ from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, is_below
 from ugm.model import Borrower, Claim, Guarantee
+from ugm.partition.admission.protection import OwnAmount
 from ugm.partition.answers.queries import SubjectQueries, require_subject
 from ugm.partition.answers.reports import Subject, UserInQueue
 from ugm.partition.engine.application import Application
@@ -280,7 +281,8 @@ class ReclaimPlanning(SubjectQueries):
 
     def plan(self, subject: Subject, query: AllocationRequest, nodes: Mapping[str, Resource] | None) -> ReclaimPlan:
         """Return the allocations to evict for a request, all of one node if *nodes* are named."""
-        usages = self._admission.assignment.alternatives(self.application_of(subject), query)
+        variants = self._admission.variants
+        usages = [query.usage] if variants is None else variants.alternatives(self.application_of(subject), query)
         plans = (self._plan(subject, query._replace(usage=usage), nodes) for usage in usages)
         return min(plans, key=lambda plan: (_RANKS.index(plan.outcome), len(plan.victims)))
 
@@ -353,7 +355,8 @@ class ReclaimPlanning(SubjectQueries):
         lacking, held = self._lacking(request, place, leaving), self._state.held
         freed_by, only_there = _freed_amounts(missing, lacking), lacking.keys() - {one.resource for one in missing}
         borrowers = self._models.borrowers(request[1], {row.allocation_id for row in leaving})
-        own = self._admission.assignment.protection.own_of_models(request[1])
+        variants = self._admission.variants
+        own = {} if variants is None else variants.protection.own_of_models(request[1])
         for model, found in enumerate(borrowers):
             for borrower in found:
                 group = model, _down_to_guarantee(_with_own(borrower, own), only_there)
@@ -460,15 +463,17 @@ def _down_to_guarantee(borrower: Borrower, resources: Collection[str]) -> Borrow
     return borrower._replace(guarantees=tuple(lowered))
 
 
-def _with_own(borrower: Borrower, own: Mapping[str, Mapping[str, int]]) -> Borrower:
-    """Return a borrower whose guarantees of families protect no more cards than are its own."""
-    if not own:
+def _with_own(borrower: Borrower, used: Mapping[str, Mapping[str, OwnAmount]]) -> Borrower:
+    """Return a borrower whose guarantees of families protect its own cards, and count none that are borrowed."""
+    if not used:
         return borrower
-    kept = (
-        one._replace(guaranteed=min(one.guaranteed, own.get(one.name, {}).get(one.resource, one.guaranteed)))
-        for one in borrower.guarantees
-    )
-    return borrower._replace(guarantees=tuple(kept))
+
+    def own(one: Guarantee) -> OwnAmount:
+        return used.get(one.name, {}).get(one.resource, OwnAmount(one.guaranteed, 0))
+
+    kept = (one._replace(guaranteed=min(one.guaranteed, own(one).own)) for one in borrower.guarantees)
+    entitled = (one._replace(used=one.used - own(one).borrowed) for one in borrower.entitled)
+    return borrower._replace(guarantees=tuple(kept), entitled=tuple(entitled))
 
 
 def _plain(subject: Subject) -> Subject:

@@ -445,7 +445,7 @@ class Reservations:
     def candidate(self, row: Allocation) -> CandidateRequest:
         """Return a pending request as it would be granted at the time of the plan."""
         application = self._state.applications[row.application_id]
-        granted = self._admission.assignment.assigned(application, row.granted(self._now))
+        granted = self._admission.assigned(application, row.granted(self._now))
         return CandidateRequest.of(self._state, application, granted)
 
 

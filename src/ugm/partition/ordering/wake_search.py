@@ -244,7 +244,7 @@ class WakeSearch:
         """Return a pending request as it would be held now."""
         clock = self._models.clock
         granted = row.granted(clock.latest if row.duration is None else clock.now(changes=True))
-        return self._admission.assignment.assigned(self._state.applications[row.application_id], granted)
+        return self._admission.assigned(self._state.applications[row.application_id], granted)
 
     # Reservations
 

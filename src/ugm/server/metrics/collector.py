@@ -74,7 +74,7 @@ class PartitionCollector(Collector):
         clock: returns the time, in seconds since 1970.
     """
 
-    def __init__(  # noqa: PLR0913 - one for each bound
+    def __init__(
         self,
         partitions: Mapping[str, AbstractPartition],
         *,
