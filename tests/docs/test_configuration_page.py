@@ -42,6 +42,7 @@ PARTS: Final = {
 #: The packages and modules that report problems of a configuration.
 SOURCES: Final = (
     "config/*.py",
+    "configuration/family_rules.py",
     "configuration/model_kinds.py",
     "configuration/scheduler.py",
     "_documents/*.py",

@@ -87,6 +87,7 @@ def test_to_dict() -> None:
             }
         ],
         "evictions": [],
+        "assign": None,
     }
 
 

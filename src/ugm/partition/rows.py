@@ -140,7 +140,7 @@ def allocation_of(request: AllocationRequest, state: AllocationState, now: int =
     Raises:
         RequestError: a property has a wrong type or value.
     """
-    allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node, label, *kinds = request
+    allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node, label, *given = request
     if type(placeholder) is not bool:
         raise RequestError("placeholder", placeholder, "expected True or False")
     if type(priority) is not int or not -_PRIORITY_BOUND <= priority < _PRIORITY_BOUND:
@@ -151,8 +151,7 @@ def allocation_of(request: AllocationRequest, state: AllocationState, now: int =
         require_exact_name("node", node)
     if label is not None:
         require_exact_name("label", label)
-    if kinds != _NO_KINDS:
-        kinds = _checked_kinds(*kinds)
+    kinds = _NO_KINDS if given == _NO_KINDS else _checked_kinds(*given)
     until = None
     if duration is not None:
         require_duration(duration)

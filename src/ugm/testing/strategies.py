@@ -288,6 +288,8 @@ def allocation_requests(usages: st.SearchStrategy[Resource] | None = None) -> st
         st.sampled_from((True, True, True, False)),
         st.sampled_from((None, None, None, 60)),
         st.sampled_from((None, None, None, "n-1", "n-2")),
-        # Labels are for people, and the naive model has none.
+        # The naive model has neither labels, which are for people, nor families.
         st.none(),
+        st.none(),
+        st.just(()),
     )

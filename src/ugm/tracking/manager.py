@@ -480,9 +480,11 @@ def _compile(config: PartitionConfig | None) -> Limits:
     """Compile the limits of a configuration.
 
     Raises:
-        RequestError: a limit is not valid, or changes by a schedule.
+        RequestError: a limit is not valid, or changes by a schedule; or there are families of resources.
     """
     limits = Limits.compile(config)
+    if limits.families is not None:
+        raise RequestError("config", "ugm.families", "a Manager grants nothing; families need a Partition")
     for path, queue in () if config is None else config.root.walk():
         if any(limit.ugm.schedule for limit in queue.limits):
             raise RequestError("config", path, "a Manager has no clock; scheduled limits need a Partition")

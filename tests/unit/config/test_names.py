@@ -22,7 +22,7 @@ partitions:
   queues: [{name: a}]
 """
 
-KEYS = "known here: budgets, elastic, fairshare, names, quotatreerules, quotatrees, resources, thresholds"
+KEYS = "known here: budgets, elastic, fairshare, families, names, quotatreerules, quotatrees, resources, thresholds"
 
 
 def configuration() -> str:

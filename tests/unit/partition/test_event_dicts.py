@@ -53,6 +53,8 @@ HELD_DICT: Final = {
     "duration": None,
     "node": None,
     "label": None,
+    "assign": None,
+    "prefer": [],
 }
 PENDING_DICT: Final = HELD_DICT | {"state": "pending", "placeholder": True, "priority": -3, "preemptible": False}
 
@@ -162,6 +164,6 @@ def test_a_denial() -> None:
     assert isinstance(denial, Denied)
     assert event_to_dict(denial) == {
         "event": "denied",
-        "asks": [{**denial.requests[0]._asdict(), "usage": {"memory": 1}}],
+        "asks": [{**denial.requests[0]._asdict(), "usage": {"memory": 1}, "prefer": []}],
         "decision": denial.decision.to_dict(),
     }

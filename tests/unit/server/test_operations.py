@@ -24,6 +24,7 @@ GRANTED = {
     "can_wait": True,
     "violations": [],
     "evictions": [],
+    "assign": None,
     "text": "allowed",
     "summary": "allowed",
     "for_people": "Granted.",

@@ -37,7 +37,7 @@ def test_calls_are_answered_by_number(service: Service) -> None:
         client.call(4, "release", allocation_id="x")
         client.call(5, "release", allocation_id="x")
         answers = client.answers(5)
-    assert answers[2] == ("result", [[], []])
+    assert answers[2] == ("result", [[], [], None])
     assert answers[3][1][0][0][:2] == ["queue", "root.a"]
     assert (answers[4], answers[5]) == (("result", True), ("result", False))
 

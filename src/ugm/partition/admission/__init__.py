@@ -4,6 +4,8 @@
 module                contents
 ====================  =======================================================================================
 `admission`           one allocation: requested, granted, replaced, resized, renewed, released, expired, adopted
+`assignment`          amounts of any variant of a resource, assigned to variants
+`protection`          the guarantees of variants that an assignment must leave satisfiable
 `checked_arguments`   the objects that a call names, and the states that it needs
 `applications`        applications: submitted, admitted with their allocations, ended; gangs
 `running_work`        the running work of a host: audited, repaired, and made equal to the ledger

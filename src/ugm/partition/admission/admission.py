@@ -180,8 +180,10 @@ class AdmissionControl(CheckedArguments):
         by_limits = holding.violations(vector) if by_models or objections else holding.admit(vector)
         if by_limits or by_models:
             evictions = self.evictions(claim, application) if by_models else ()
-            never = tuple(one for one in objections if not one.can_wait)
-            return self._deny(request, application, row, Decision(by_limits + by_models + never, evictions))
+            violations = by_limits + by_models
+            if all(one.can_wait for one in violations):
+                violations += tuple(one for one in objections if not one.can_wait)
+            return self._deny(request, application, row, Decision(violations, evictions))
         if objections:
             return self.deny([AllocationRequest._make(request)], Decision(tuple(objections)))
         self._models.charge(claim, waiting=self._state.waiting_usage(row[0]))

@@ -23,7 +23,7 @@ Source: Apache YuniKorn, user based resource usage tracking, "Application tracki
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -305,9 +305,10 @@ class ApplicationLifecycle(AdmissionPart):
         state, models, rows = self._state, self._models, self._new_rows(requests)
         mark = len(state.lock.changes)
         state.note_charges()
-        usages = [(state.owner(row), row.usage) for row in rows.values()]
-        charges = charge_limits(state, usages)
-        violations = charges.exceeded()
+        usages: list[tuple[Application, Resource]] = []
+        objections: list[Violation] = []
+        charges = charge_limits(state, self._usages(rows, requests, usages, objections))
+        violations = (*charges.exceeded(), *objections)
         if models:
             violations += self._charge_models(rows.values(), agreed=not violations)
         if violations and models:
@@ -322,6 +323,31 @@ class ApplicationLifecycle(AdmissionPart):
         for row in rows.values():
             state.write(row)
         return ALLOWED
+
+    def _usages(
+        self,
+        rows: dict[str, Allocation],
+        requests: Iterable[AllocationRequest],
+        usages: list[tuple[Application, Resource]],
+        objections: list[Violation],
+    ) -> Iterator[tuple[Application, Resource]]:
+        """Yield what each row uses, assigned to variants after those before it are charged.
+
+        Args:
+            rows: the rows by id, which are replaced by the assigned ones.
+            requests: the requests of all rows.
+            usages: receives what is yielded.
+            objections: receives the guarantees that an assignment would leave unsatisfiable.
+        """
+        given = {request.allocation_id: request.assign for request in requests}
+        for name in rows:
+            application = self._state.owner(rows[name])
+            if rows[name].assign is not None and given[name] is None:
+                again = rows[name]._replace(usage=rows[name].asked, assign=None)
+                rows[name] = self._admission.assigned(application, again)
+            objections += self._admission.objections(application, rows[name])
+            usages.append((application, rows[name].usage))
+            yield usages[-1]
 
     def _new_rows(self, requests: Sequence[AllocationRequest]) -> dict[str, Allocation]:
         """Return the rows of the requests that are not held yet, by allocation id."""

@@ -93,7 +93,11 @@ class VariantAssignment:
         Raises:
             RequestError: as for `normal`.
         """
-        families, row = self._families, self.normal(row)
+        families = self._families
+        waiting = self._state.allocations.get(row.allocation_id)
+        if waiting is not None and waiting.state is AllocationState.PENDING and old is None:
+            row = row._replace(assign=row.assign or waiting.assign, prefer=row.prefer or waiting.prefer)
+        row = self.normal(row)
         needed = families.open_amounts(row.usage)
         if not needed:
             return row
