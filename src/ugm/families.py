@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import permutations
-from typing import Final, final
+from typing import Final, NamedTuple, cast, final
 
 from ugm.errors import RequestError, quote
 from ugm.resources import Resource
 
-__all__ = ["SEPARATOR", "Families", "divide", "divisions", "is_equal"]
+__all__ = ["SEPARATOR", "Families", "Forms", "divide", "divisions", "is_equal"]
 
 #: Between the name of a family and that of a variant.
 SEPARATOR: Final = ":"
@@ -22,6 +22,15 @@ SEPARATOR: Final = ":"
 _MOST_KEPT: Final = 1024
 #: The maximum number of variants whose orders are all tried.
 _MOST_ORDERED: Final = 4
+
+
+class Forms(NamedTuple):
+    """A usage in normal form."""
+
+    normal: Resource
+    #: For each variant: the usage if it gets all open amounts, and these amounts. Empty unless one family is open.
+    singles: tuple[tuple[Resource, Resource], ...]
+    is_open: bool
 
 
 @final
@@ -106,6 +115,22 @@ class Families:
     def is_final(self, amounts: Resource) -> bool:
         """Return whether amounts are in normal form, and nothing of them is open."""
         return not self.concern(amounts) or (self.normal(amounts) is amounts and not self.open_amounts(amounts))
+
+    def forms(self, amounts: Resource) -> Forms:
+        """Return amounts in normal form, with what they become if one variant gets all open amounts; cached in them.
+
+        Raises:
+            RequestError: as for `normal`.
+        """
+        known, forms = amounts.compiled
+        if known is not self:
+            normal = self.normal(amounts)
+            needed = self.open_amounts(normal)
+            singles = [Resource({name: needed[family]}) for family in needed for name in self.variants[family]]
+            alone = tuple((self.normal(normal, one), one) for one in singles) if len(needed) == 1 else ()
+            forms = Forms(normal, alone, is_open=bool(needed))
+            amounts.compiled = self, forms
+        return cast("Forms", forms)
 
     def order(self, family: str, preferred: Iterable[str]) -> tuple[str, ...]:
         """Return the variants of a family, the preferred ones first."""

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import pytest
+from starlette.testclient import TestClient
 
 from support.places import EXAMPLES
+from support.service_fixtures import client_of_service
 from ugm import (
     AllocationRequest,
     ConfigError,
@@ -23,8 +25,10 @@ from ugm import (
 )
 from ugm.configuration import PartitionConfig
 from ugm.partition import AbstractPartition
+from ugm.server import create_app
 from ugm.store import open_partition
 
+TOKEN: Final = "a token of about 30 characters"  # noqa: S105 - for a server of the test
 ANA: Final = UserGroup("ana")
 A100, V100 = Resource({"gpu:a100": 1}), Resource({"gpu:v100": 1})
 PLAIN: Final = parse_config("partitions: [{queues: [{name: any}, {name: models}]}]").partition()
@@ -221,3 +225,25 @@ def test_guarantees_that_cannot_be_met_are_named() -> None:
         parse_config(text)
     assert "20 gpu guaranteed, 18 there, 2 missing" in str(refused.value)
     assert "5 gpu:a100 guaranteed, 4 there, 1 missing" in str(refused.value)
+
+
+def test_over_a_service_and_rest() -> None:
+    """A client of a service and REST get the same answers, with the variants and the reasons."""
+    with client_of_service(example()) as client:
+        with_teams(client)
+        decision = client.allocate("a", "any", Resource(gpu=2), prefer=("gpu:v100",))
+        assert decision.assign == Resource({"gpu:v100": 2})
+        denial = client.allocate("b", "any", Resource(gpu=7), assign=Resource({"gpu:v100": 7}))
+        assert "3 of 8 free for this team, 5 kept for the guarantee of root.models" in str(denial)
+        assert denial.can_wait is False
+        allocation = client.allocation("a")
+        assert allocation is not None
+        assert allocation.usage == Resource({"gpu": 2, "gpu:v100": 2})
+    partition = with_teams(Partition(example()))
+    rest = TestClient(create_app({"default": partition}, decide_token=TOKEN), base_url="http://localhost")
+    body = {"allocation_id": "r", "application_id": "any", "usage": {"gpu": 2}, "prefer": ["gpu:v100"]}
+    answer = rest.post("/api/v1/partition/default/allocate", json=body, headers={"authorization": f"Bearer {TOKEN}"})
+    assert (answer.status_code, answer.json()["assign"]) == (200, {"gpu:v100": 2})
+    again = body | {"allocation_id": "s", "assign": {"gpu:a100": 2}}
+    answer = rest.post("/api/v1/partition/default/allocate", json=again, headers={"authorization": f"Bearer {TOKEN}"})
+    assert (answer.status_code, answer.json()["assign"]) == (200, {"gpu:a100": 2})

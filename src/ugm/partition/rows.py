@@ -151,7 +151,7 @@ def allocation_of(request: AllocationRequest, state: AllocationState, now: int =
         require_exact_name("node", node)
     if label is not None:
         require_exact_name("label", label)
-    kinds = _NO_KINDS if given == _NO_KINDS else _checked_kinds(*given)
+    kinds = NO_KINDS if given == NO_KINDS else _checked_kinds(*given)
     until = None
     if duration is not None:
         require_duration(duration)
@@ -161,7 +161,7 @@ def allocation_of(request: AllocationRequest, state: AllocationState, now: int =
 
 
 #: The assignment and the preference of a request that has neither.
-_NO_KINDS: Final[list[object]] = [None, ()]
+NO_KINDS: Final[list[object]] = [None, ()]
 
 
 def _checked_kinds(assign: object, prefer: object) -> list[object]:

@@ -31,6 +31,7 @@ from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState, ReductionTimers
 from ugm.partition.rows import (
     DEFAULT_PRIORITY,
+    NO_KINDS,
     Allocation,
     AllocationRequest,
     AllocationState,
@@ -92,21 +93,12 @@ class AdmissionControl(CheckedArguments):
             request: the request.
             objections: the reasons against a grant, besides limits and models.
         """
-        (
-            allocation_id,
-            application_id,
-            usage,
-            placeholder,
-            priority,
-            preemptible,
-            duration,
-            node,
-            label,
-            assign,
-            prefer,
-        ) = request
+        allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node, label, *kinds = (
+            request
+        )
         state = self._state
         epoch = state.active_limits.epoch
+        layout, vector = usage.compiled if isinstance(usage, Resource) else _UNCOMPILED  # type: ignore[redundant-expr]
         application = state.applications.get(application_id) if type(application_id) is str else None
         if application is None:
             application = self.require_application(application_id)
@@ -118,8 +110,7 @@ class AdmissionControl(CheckedArguments):
             and duration is None
             and node is None
             and label is None
-            and assign is None
-            and not prefer
+            and kinds == NO_KINDS
             and type(allocation_id) is str
             and 0 < len(allocation_id) <= MAX_NAME
         ):
@@ -132,15 +123,17 @@ class AdmissionControl(CheckedArguments):
             made = AllocationRequest._make(request)
             require_exact_name("allocation_id", allocation_id)
             row = allocation_of(made._replace(application_id=application_id), _HELD, self.now([made]))
-        layout, vector = usage.compiled if isinstance(usage, Resource) else _UNCOMPILED  # type: ignore[redundant-expr]
-        if layout is not epoch.layout or assign is not None or prefer:
-            if epoch.layout.families is not None or assign is not None or prefer:
-                row = self.assigned(application, row)
+            if kinds != NO_KINDS:
+                # Its amounts and its variants have to agree.
+                layout = None
+        allowed = ALLOWED
+        if layout is not epoch.layout:
+            row = self.assigned(application, row)
             vector = self.request_vector(row.usage)
             if row.assign is not None:
-                objections = (*objections, *self.objections(application, row))
+                allowed, objections = granted(row), (*objections, *self.objections(application, row))
         if allocation_id in state.allocations and self.is_repeated(row):
-            return granted(row)
+            return allowed
         if application.row.failing:
             self.require_not_failing(application)
         holding = application.holding
@@ -161,7 +154,7 @@ class AdmissionControl(CheckedArguments):
             state.write(row)
         else:
             state.add(application, row)
-        return ALLOWED if row[11] is None else granted(row)
+        return allowed
 
     def _charge_agreed(
         self,

@@ -340,13 +340,13 @@ class ApplicationLifecycle(AdmissionPart):
             objections: receives the guarantees that an assignment would leave unsatisfiable.
         """
         given = {request.allocation_id: request.assign for request in requests}
-        for name in rows:
-            application = self._state.owner(rows[name])
-            if rows[name].assign is not None and given[name] is None:
-                again = rows[name]._replace(usage=rows[name].asked, assign=None)
-                rows[name] = self._admission.assigned(application, again)
-            objections += self._admission.objections(application, rows[name])
-            usages.append((application, rows[name].usage))
+        for name, first in rows.items():
+            row, application = first, self._state.owner(first)
+            if row.assign is not None and given[name] is None:
+                row = self._admission.assigned(application, row._replace(usage=row.asked, assign=None))
+                rows[name] = row
+            objections += self._admission.objections(application, row)
+            usages.append((application, row.usage))
             yield usages[-1]
 
     def _new_rows(self, requests: Sequence[AllocationRequest]) -> dict[str, Allocation]:

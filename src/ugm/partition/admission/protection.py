@@ -21,6 +21,7 @@ Source: the non-goals of the Koordinator proposal on elastic quotas leave this o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import Violation
@@ -118,6 +119,11 @@ class VariantProtection:
         amounts = {name: typed[name] for name in names if typed.get(name)}
         return [_Source(one, names, amounts, is_empty=is_empty) for one in self._guarantees(application, row, names)]
 
+    def is_needed(self) -> bool:
+        """Return whether a queue of the configuration has a guarantee of a variant."""
+        names = set(chain.from_iterable(self._variants().values()))
+        return any(names.intersection(one) for one in self._guaranteed().values())
+
     def own_of_queues(self) -> dict[str, dict[str, OwnAmount]]:
         """Return what each queue uses of each family, by queue path, for queues with a guarantee of it."""
         found: dict[str, dict[str, OwnAmount]] = {}
@@ -158,12 +164,16 @@ class VariantProtection:
             if isinstance(model, GuaranteeingModel) and not self._models.is_unusable(model):
                 yield from self._models.query(model, model.guarantees, claim)
 
-    def _of_queues(self, queue_path: str, names: Sequence[str]) -> Guarantees | None:
-        compiled, tree = self._state.compiled, self._state.tree
+    def _guaranteed(self) -> Mapping[str, Mapping[str, int]]:
+        compiled = self._state.compiled
         if self._queues[0] is not compiled:
             specs = compiled.specs.by_path.items()
             self._queues = compiled, {path: spec.quota.guaranteed for path, spec in specs if spec.quota.guaranteed}
-        guaranteed, cluster, counter = self._queues[1], tree.cluster, tree.root.counter
+        return self._queues[1]
+
+    def _of_queues(self, queue_path: str, names: Sequence[str]) -> Guarantees | None:
+        tree = self._state.tree
+        guaranteed, cluster, counter = self._guaranteed(), tree.cluster, tree.root.counter
         if cluster is None or counter is None or not any(map(set(names).intersection, guaranteed.values())):
             return None
         positions, groups = dict[str, int](), list[GuaranteedGroup]()
