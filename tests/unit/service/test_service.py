@@ -74,7 +74,7 @@ def test_a_repeated_call_gets_its_answer_from_the_next_leader(tmp_path: Path) ->
         assert client.greet(session)[2] == session
         client.call(3, "release", allocation_id="x", acknowledged=1)
         client.call(2, "allocate", allocation_id="x", application_id="app", usage={"memory": 1})
-        assert client.answers(2) == {3: ("result", True), 2: ("result", [[], []])}
+        assert client.answers(2) == {3: ("result", True), 2: ("result", [[], [], None])}
         assert service.partition.allocation_ids() == ()
 
 

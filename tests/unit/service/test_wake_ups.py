@@ -152,7 +152,7 @@ def test_a_lost_connection_loses_no_request(tmp_path: Path) -> None:
             session = client.greet()[2]
             client.send(["wait"])
             client.call(1, "request", allocation_id="a", application_id="app", usage={"memory": 1})
-            assert client.answers(1) == {1: ("result", [[], []])}
+            assert client.answers(1) == {1: ("result", [[], [], None])}
             assert client.receive()[:1] == ["woken"]
         with RawClient(service) as client:
             assert client.greet(session)[2] == session
