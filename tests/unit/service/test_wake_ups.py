@@ -157,7 +157,8 @@ def test_a_lost_connection_loses_no_request(tmp_path: Path) -> None:
         with RawClient(service) as client:
             assert client.greet(session)[2] == session
             client.send(["wait"])
-            assert client.receive() == ["woken", [["a", "app", {"memory": 1}, False, 0, True, None, None, None]]]
+            woken = ["a", "app", {"memory": 1}, False, 0, True, None, None, None, None, []]
+            assert client.receive() == ["woken", [woken]]
             client.send(["wait"])
             client.call(2, "release", allocation_id="a")
             assert client.answers(1) == {2: ("result", True)}
