@@ -18,18 +18,18 @@ from ugm import Partition
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.cli.options import (
     Server,
-    is_store,
     read_amounts,
     read_cluster,
     read_partition_config,
     read_tag_values,
+    server_or_store,
     server_url,
 )
 from ugm.cli.output import print_json, section, shown, table, with_instants
 from ugm.errors import printable
 from ugm.fairness.model import explain_shares
 from ugm.resources import Resource, format_amount
-from ugm.server.explanations import explain_request
+from ugm.server.explanations import explain_request, shares_of
 from ugm.store import read_partition
 
 __all__ = ["explain_command", "order_command", "render_explanation"]
@@ -236,13 +236,8 @@ def order_command(
     SOURCE is the address of a running server, for example localhost:8080, or the file or URL of a store.
     A request fits if the maxima of its queues allow it together with those before it; other limits do not count.
     """
-    url = server_url(source)
-    if url is not None:
-        found = _of_server(Server(url, partition_name or "default"), limit, users, tree)
-    elif is_store(source):
-        found = _of_store(source, limit, users, tree)
-    else:
-        raise click.UsageError(f"{source} is neither a store nor the address of a server")
+    server = server_or_store(source, partition_name)
+    found = _of_store(source, limit, users, tree) if server is None else _of_server(server, limit, users, tree)
     if users is not None and found.explanation is None:
         raise click.UsageError("the configuration declares no shares of users")
     if as_json:
@@ -263,7 +258,7 @@ def _of_store(source: str, limit: int, users: Sequence[str] | None, tree: str | 
     with read_partition(source) as partition:
         turns = [turn.to_dict() for turn in partition.order(max_turns=limit, tree=tree or "")]
         reports = partition.model_reports()
-    shares = next((one for one in reports if one.model == "FairShares"), None)
+    shares = shares_of(reports)
     if users is None or shares is None or shares.definition is None:
         return _Order(turns, None)
     return _Order(turns, explain_shares(shares.definition, shares.state, *users).to_dict())

@@ -10,7 +10,7 @@ import json
 import os.path
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, cast, final, get_args
@@ -35,7 +35,6 @@ __all__ = [
     "LocationType",
     "Server",
     "ServerError",
-    "is_store",
     "read_amounts",
     "read_cluster",
     "read_config",
@@ -48,6 +47,7 @@ __all__ = [
     "read_review",
     "read_tag_values",
     "read_tags",
+    "server_or_store",
     "server_url",
 ]
 
@@ -65,24 +65,23 @@ def read_fields(_ctx: click.Context, _param: click.Parameter, text: str) -> tupl
 
 def read_prefixes(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[NameField, str]:
     """Parse prefixes such as ``partition=site``, and return them by field."""
-    prefixes: dict[NameField, str] = {}
-    for text in texts:
-        field, equals, prefix = text.partition("=")
-        if not equals:
-            raise click.BadParameter(f"expected FIELD=TEXT, found {text!r}")
-        prefixes[_field(field)] = prefix
-    return prefixes
+    return {_field(field): prefix for field, prefix in _pairs("FIELD=TEXT", texts)}
 
 
 def read_tags(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, NameField]:
     """Parse tags such as ``team=group``, and return their fields by tag."""
-    tags: dict[str, NameField] = {}
+    return {tag: _field(field) for tag, field in _pairs("TAG=FIELD", texts, str.rpartition)}
+
+
+def _pairs(
+    form: str, texts: Iterable[str], split: Callable[[str, str], tuple[str, str, str]] = str.partition
+) -> Iterator[tuple[str, str]]:
+    """Yield the sides of texts of the form ``NAME=VALUE``; the name is not empty."""
     for text in texts:
-        tag, equals, field = text.rpartition("=")
-        if not tag or not equals:
-            raise click.BadParameter(f"expected TAG=FIELD, found {text!r}")
-        tags[tag] = _field(field)
-    return tags
+        name, equals, value = split(text.strip(), "=")
+        if not name or not equals:
+            raise click.BadParameter(f"expected {form}, found {text.strip()!r}")
+        yield name, value
 
 
 def _field(text: str) -> NameField:
@@ -103,25 +102,17 @@ def read_amounts(_ctx: click.Context, _param: click.Parameter, texts: tuple[str,
 
 def _amounts(texts: Iterable[str]) -> Resource:
     amounts: dict[str, int] = {}
-    for part in (part for text in texts for part in text.split(",")):
-        name, equals, quantity = (side.strip() for side in part.partition("="))
-        if not name or not equals:
-            raise click.BadParameter(f"expected NAME=QUANTITY, found {part.strip()!r}")
+    for side, quantity in _pairs("NAME=QUANTITY", (part for text in texts for part in text.split(","))):
+        name = side.strip()
         if name in amounts:
             raise click.BadParameter(f"duplicate resource {name!r}")
-        amounts[name] = _quantity(quantity, vcore=name == VCORE)
+        amounts[name] = _quantity(quantity.strip(), vcore=name == VCORE)
     return Resource(amounts)
 
 
 def read_tag_values(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     """Parse tags such as ``namespace=prod``, and return them by name."""
-    tags: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise click.BadParameter(f"expected NAME=VALUE, found {text!r}")
-        tags[name] = value
-    return tags
+    return dict(_pairs("NAME=VALUE", texts))
 
 
 def read_cores(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
@@ -269,9 +260,16 @@ def _error_message(error: HTTPError) -> str:
             return f"the server refused the request with status {error.code}"
 
 
-def is_store(text: str) -> bool:
-    """Return whether a text is the name of an existing file, or a URL of PostgreSQL."""
-    return text.startswith(URL_SCHEMES) or os.path.isfile(text)  # noqa: PTH113 - false for names that are too long
+def server_or_store(source: str, partition: str | None) -> Server | None:
+    """Return a partition of a server; None if the source is an existing file, or a URL of PostgreSQL.
+
+    Raises:
+        click.UsageError: it is neither.
+    """
+    url = server_url(source)
+    if url is None and not source.startswith(URL_SCHEMES) and not os.path.isfile(source):  # noqa: PTH113 - false for long names
+        raise click.UsageError(f"{source} is neither a store nor the address of a server")
+    return None if url is None else Server(url, partition or "default")
 
 
 @final

@@ -16,17 +16,18 @@ from rich.table import Table
 
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.budgets import AccountState
-from ugm.cli.options import STORE, Server, is_store, server_url
+from ugm.cli.options import STORE, server_or_store
 from ugm.cli.output import bar, instant, local, print_data, print_json, table, with_instants
 from ugm.errors import time_text
 from ugm.resources import VCORE
+from ugm.server.views.lists import natural_key
 from ugm.store import UsageRow, read_partition, usage_of
 from ugm.store.usage import Grouping, Period, format_seconds
 
 __all__ = ["budgets_command", "read_instant", "usage_command"]
 
-#: The units of tables: the name, and the resource-milliseconds in an hour of it.
-_HOURS: Final = {"vcore": ("core", 3_600_000 * 1000), "memory": ("GiB", 3_600_000 * 2**30)}
+#: The units of tables: the name, and the base units in it.
+_UNITS: Final = {"vcore": ("core", 1000), "memory": ("GiB", 2**30)}
 
 #: The units of CSV; those of other resources have the name of the resource.
 _CSV_UNITS: Final = {"vcore": "core-seconds", "memory": "byte-seconds"}
@@ -103,12 +104,12 @@ def read_instant(text: str, zone: tzinfo) -> float:
 
 def _print_table(lines: Sequence[UsageRow], by: Grouping, zone: ZoneInfo) -> None:
     found = {resource for line in lines for resource in line.amounts}
-    resources = [*(name for name in _HOURS if name in found), *sorted(found.difference(_HOURS))]
-    units = [_HOURS.get(resource, (resource, 0))[0] for resource in resources]
+    resources = [*(name for name in _UNITS if name in found), *sorted(found.difference(_UNITS))]
+    units = [_UNITS.get(resource, (resource, 0))[0] for resource in resources]
     rows = [
         (
             *(local(line.begin, zone), local(line.end, zone), line.name or "none"),
-            *(_hours(resource, line.amounts.get(resource, 0)) for resource in resources),
+            *(_hours(resource, Fraction(line.amounts.get(resource, 0), 1000), 3) for resource in resources),
         )
         for line in lines
     ]
@@ -116,11 +117,12 @@ def _print_table(lines: Sequence[UsageRow], by: Grouping, zone: ZoneInfo) -> Non
     Console().print(table(*owner, *units, rows=rows, right=units, folded=owner, title=f"usage by {by}, in hours"))
 
 
-def _hours(resource: str, amount: int) -> str:
-    """Format hours with three decimals, rounded half up; integers keep the result exact."""
-    _, unit = _HOURS.get(resource, ("", 3_600_000))
-    thousandths = (2000 * amount + unit) // (2 * unit)
-    return f"{thousandths // 1000:,}.{thousandths % 1000:03}"
+def _hours(resource: str, amount: int | Fraction, digits: int) -> str:
+    """Format an amount times seconds in hours, rounded half to even; integers keep the result exact."""
+    scale, (_, unit) = 10**digits, _UNITS.get(resource, ("", 1))
+    number = round(Fraction(amount) * scale / (unit * 3600))
+    sign, number = ("-", -number) if number < 0 else ("", number)
+    return f"{sign}{number // scale:,}.{number % scale:0{digits}}"
 
 
 def _print_csv(lines: Sequence[UsageRow], by: Grouping, _zone: ZoneInfo) -> None:
@@ -143,9 +145,6 @@ def _print_json(lines: Sequence[UsageRow], by: Grouping, _zone: ZoneInfo) -> Non
 _WIDTH: Final = 10
 #: The width of the narrowest table that shows all columns.
 _NARROWEST: Final = 132
-_HOUR: Final = 3600
-#: The base units in a unit of a table, by resource.
-_UNITS: Final = {"vcore": 1000, "memory": 2**30}
 _TIMES: Final = ("renews", "exhausted")
 _AMOUNTS: Final = ("limit", "settled", "committed", "remaining")
 
@@ -169,13 +168,11 @@ def budgets_command(
     and unit-hours for other resources.
     """
     query = {name: value for name, value in (("budget", budget), ("owner", owner)) if value is not None}
-    url = server_url(source)
-    if url is not None:
-        found = Server(url, partition_name or "default").get("/budgets", limit=limit, **query)["accounts"]
-    elif is_store(source):
+    server = server_or_store(source, partition_name)
+    if server is None:
         found = _of_store(source, query)[:limit]
     else:
-        raise click.UsageError(f"{source} is neither a store nor the address of a server")
+        found = server.get("/budgets", limit=limit, **query)["accounts"]
     if as_json:
         print_json({"accounts": [with_instants(one, *_TIMES) for one in found]})
     else:
@@ -188,7 +185,7 @@ def _of_store(source: str, query: Mapping[str, str]) -> list[JsonObject]:
     with read_partition(source) as partition:
         found = partition.budget_accounts()
     accounts = [one for one in found if all(getattr(one, name) == value for name, value in query.items())]
-    accounts.sort(key=lambda one: (-one.share, one.budget, one.owner, one.resource))
+    accounts.sort(key=lambda one: (-one.share, natural_key(one.budget), natural_key(one.owner), one.resource))
     return [{**one.to_dict(), "share": float(one.share)} for one in accounts]
 
 
@@ -199,7 +196,7 @@ def _table(accounts: Iterable[JsonMapping]) -> Table:
 
 def _row(found: JsonMapping) -> tuple[Any, ...]:
     account = AccountState.from_dict({name: value for name, value in found.items() if name != "share"})
-    amounts = [_budget_hours(account.resource, getattr(account, name)) for name in _AMOUNTS]
+    amounts = [_hours(account.resource, getattr(account, name), 1) for name in _AMOUNTS]
     share = bar(found["share"], _WIDTH), f"{found['share']:.0%}"
     renews = "" if account.renews is None else time_text(account.renews)
     if account.exhausted is not None:
@@ -208,10 +205,3 @@ def _row(found: JsonMapping) -> tuple[Any, ...]:
         # At the present rate.
         exhausted = "never" if account.renews is None else "not before"
     return account.budget, account.owner, account.resource, *share, *amounts, renews, exhausted
-
-
-def _budget_hours(resource: str, amount: int | Fraction) -> str:
-    """Format hours with one decimal, rounded half to even."""
-    tenths = round(Fraction(amount) * 10 / (_UNITS.get(resource, 1) * _HOUR))
-    sign, tenths = ("-", -tenths) if tenths < 0 else ("", tenths)
-    return f"{sign}{tenths // 10:,}.{tenths % 10}"

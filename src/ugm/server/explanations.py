@@ -1,14 +1,14 @@
-"""The explanation of a request for JSON, for the REST interface and for the command."""
+"""The explanation of a request for JSON, and the report of fair shares, for the REST interface and for the command."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ugm import Decision, Resource, UserGroup
-from ugm.partition import AbstractPartition, Admission, Explanation
+from ugm.partition import AbstractPartition, Admission, Explanation, ModelReport
 from ugm.queues import Placement
 
-__all__ = ["answer_dict", "explain_request"]
+__all__ = ["answer_dict", "explain_request", "shares_of"]
 
 
 def explain_request(
@@ -61,3 +61,8 @@ def answer_dict(placement: Placement | None, answer: Decision | Explanation, que
         texts |= {"text": str(placement)}
         return {**answer.to_dict(), **fields, **texts, "allowed": False, "can_wait": False}
     return {**answer.to_dict(), **fields, **texts, "text": str(answer)}
+
+
+def shares_of(reports: Iterable[ModelReport]) -> ModelReport | None:
+    """Return the report of the model of fair shares; None if there is none."""
+    return next((one for one in reports if one.model == "FairShares" and not one.is_suspended), None)

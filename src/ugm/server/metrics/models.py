@@ -11,10 +11,10 @@ from ugm._json_values import JsonMapping
 from ugm.budgets import AccountState
 from ugm.partition import ModelReport
 from ugm.resources import VCORE, as_float
+from ugm.server.explanations import shares_of
 from ugm.server.metrics.samples import MetricSamples
 from ugm.server.views.budgets import accounts_of
 from ugm.server.views.model_trees import MEASURES, ModelTree, trees_of
-from ugm.server.views.shares import shares_of
 
 __all__ = ["add_models"]
 

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypedDict
 
 from ugm.fairness.model import explain_shares
 from ugm.fairness.rank import RankExplanation
-from ugm.partition import ModelReport, ThresholdCrossed, ThresholdWatch
+from ugm.partition import ThresholdCrossed, ThresholdWatch
+from ugm.server.explanations import shares_of
 from ugm.server.interface.fields import Name, Offset, PageSize, Text
 from ugm.server.interface.route import Routes
 from ugm.server.interface.schemas import Object
 from ugm.server.interface.state import ServedPartition
 
-__all__ = ["ROUTES", "logged_update", "shares_of"]
+__all__ = ["ROUTES", "logged_update"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 ROUTES: Final = Routes()
-#: The name of the class of quota models with shares.
-_MODEL: Final = "FairShares"
 #: The maximum number of crossings that are logged one by one when a server starts.
 _MOST_LINES: Final = 10
 
@@ -76,11 +75,6 @@ def shares(
     accounts = [one for one in report.state["accounts"] if any(f"{one['path']}/" in user["path"] for user in listed)]
     explanation = explain_shares(report.definition, report.state, first, second).to_dict() if first and second else None
     return Shares(report.state["as_of"], len(users), listed, accounts, explanation)
-
-
-def shares_of(reports: Iterable[ModelReport]) -> ModelReport | None:
-    """Return the report of the model of fair shares; None if there is none."""
-    return next((one for one in reports if one.model == _MODEL and not one.is_suspended), None)
 
 
 @dataclass(frozen=True, slots=True)
