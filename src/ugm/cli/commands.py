@@ -33,7 +33,7 @@ from ugm.cli.store import store_commands
 from ugm.cli.usage import budgets_command, usage_command
 from ugm.config import Review, dump_config, export_config
 from ugm.errors import printable
-from ugm.server.http.payloads import ApiError
+from ugm.server.http.payloads import ApiError, problem_to_dict
 
 __all__ = ["ugm"]
 
@@ -139,12 +139,8 @@ def _as_warning(problem: Problem) -> Problem:
 
 
 def _review(file: str, review: Review) -> dict[str, object]:
-    problems, warnings = (list(map(_as_dict, found)) for found in (review.problems, review.warnings))
+    problems, warnings = (list(map(problem_to_dict, found)) for found in (review.problems, review.warnings))
     return {"file": file, "problems": problems, "warnings": warnings}
-
-
-def _as_dict(problem: Problem) -> dict[str, object]:
-    return {name: getattr(problem, name) for name in ("line", "column", "path", "code", "message")}
 
 
 @ugm.command("export", short_help="Convert a configuration for Apache YuniKorn.")

@@ -46,11 +46,8 @@ __all__ = [
     "extras_required",
     "listening",
     "names_of",
-    "require_no_service_options",
     "run_server",
-    "running_service",
     "serve_command",
-    "service_options",
 ]
 
 #: The extra that installs each optional package.
@@ -73,43 +70,8 @@ JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the UR
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
-_OPTIONS: Final = (
-    click.option(
-        "--listen",
-        metavar="ADDRESSES",
-        help="Let schedulers connect here: unix:/path, tcp://host:port or tls://host:port, separated by commas.",
-    ),
-    click.option(
-        "--announce",
-        metavar="ADDRESS",
-        help="The address under which schedulers reach this process; needed if --listen names all addresses of the "
-        "host (0.0.0.0).",
-    ),
-    click.option(
-        "--store",
-        metavar="LOCATION",
-        help="Keep the partition in this file, or in PostgreSQL (postgresql://...). Other processes with the "
-        "same location stand by; needs --listen.",
-    ),
-    click.option("--partition", "partition_name", metavar="NAME", help="The partition of CONFIG for --listen."),
-    click.option(
-        "--client-token-file",
-        type=_FILE,
-        help="A file that contains only the token of the clients of --listen, who get the role of administrators.",
-    ),
-    click.option("--certificate", type=_FILE, help="The certificate for tls addresses, with its chain (PEM)."),
-    click.option("--key", type=_FILE, help="The private key of the certificate, if it is in another file (PEM)."),
-)
 
-
-def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-def require_no_service_options(options: JsonObject) -> None:
+def _require_no_service_options(options: JsonObject) -> None:
     """Check that no option of a service was used without ``--listen``.
 
     Raises:
@@ -121,7 +83,7 @@ def require_no_service_options(options: JsonObject) -> None:
 
 
 @contextmanager
-def running_service(
+def _running_service(
     partitions: Iterable[PartitionConfig], subscriber: Callable[[str], Subscriber], options: JsonObject
 ) -> Iterator[tuple[str, Service]]:
     """Run a service during the block. If it ends by itself meanwhile, the command ends with an error after the block.
@@ -236,7 +198,31 @@ def _security(options: JsonObject) -> Any:  # noqa: ANN401 - of an extra
     is_flag=True,
     help="Put CONFIG in force at the start, if it differs from that in the store.",
 )
-@service_options
+@click.option(
+    "--listen",
+    metavar="ADDRESSES",
+    help="Let schedulers connect here: unix:/path, tcp://host:port or tls://host:port, separated by commas.",
+)
+@click.option(
+    "--announce",
+    metavar="ADDRESS",
+    help="The address under which schedulers reach this process; needed if --listen names all addresses of the "
+    "host (0.0.0.0).",
+)
+@click.option(
+    "--store",
+    metavar="LOCATION",
+    help="Keep the partition in this file, or in PostgreSQL (postgresql://...). Other processes with the "
+    "same location stand by; needs --listen.",
+)
+@click.option("--partition", "partition_name", metavar="NAME", help="The partition of CONFIG for --listen.")
+@click.option(
+    "--client-token-file",
+    type=_FILE,
+    help="A file that contains only the token of the clients of --listen, who get the role of administrators.",
+)
+@click.option("--certificate", type=_FILE, help="The certificate for tls addresses, with its chain (PEM).")
+@click.option("--key", type=_FILE, help="The private key of the certificate, if it is in another file (PEM).")
 @JSON
 def serve_command(  # noqa: PLR0913 - one for each option
     *,
@@ -252,7 +238,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
     lines: int,
     as_json: bool,
     apply: bool,
-    **service: Any,  # noqa: ANN401 - the options of `service_options`
+    **service: Any,  # noqa: ANN401 - the options of a service
 ) -> None:
     """Serve the partitions of CONFIG with a REST interface, a web page and, with --metrics, metrics.
 
@@ -316,14 +302,14 @@ def _partitions(
 ) -> Iterator[_Served]:
     """Yield the partitions to serve: that of a service, or those of the configuration in memory."""
     if service["listen"] is not None:
-        with running_service(configs, history.__getitem__, service) as (name, running):
+        with _running_service(configs, history.__getitem__, service) as (name, running):
             try:
                 yield _Served({name: running.partition}, {name: running.status}, lambda: running.failure is not None)
             finally:
                 # SIGTERM must not interrupt the end of the service after an error.
                 signals.end_start()
         return
-    require_no_service_options(service)
+    _require_no_service_options(service)
     partitions = {config.name: Partition(config, subscribers=[history[config.name]]) for config in configs}
     yield _Served(dict(partitions), {}, lambda: False)
 
