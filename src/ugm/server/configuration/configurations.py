@@ -19,7 +19,7 @@ from threading import Lock
 from typing import Final, NamedTuple, final
 
 from ugm import ConfigError, Problem, RequestError, UgmError
-from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, dump_config, load_config, parse_config
+from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, load_config, parse_config
 from ugm.config.text import included_files
 from ugm.events import ConfigurationChanged
 from ugm.identity import ROOT
@@ -104,10 +104,6 @@ class Configurations:
         self._is_compared = False
         self.attempts = ConfigAttempts()
         self.counts = {(source, result): 0 for source in ("file", "upload") for result in ("applied", "refused")}
-
-    def in_force(self) -> str:
-        """Return the configuration in force as YAML."""
-        return dump_config(self.config_in_force())
 
     def config_in_force(self) -> SchedulerConfig:
         """Return the configuration in force."""
@@ -215,9 +211,12 @@ class Configurations:
             raise
         finally:
             self.attempts.add(self._clock(), source, actor, outcome, problems=problems, changes=changed)
-            target = str(self.path) if source == "file" else "upload"
             self._audit.write(
-                client=actor.client, role=actor.role, action="replace configuration", target=target, outcome=outcome
+                client=actor.client,
+                role=actor.role,
+                action="replace configuration",
+                object=str(self.path) if source == "file" else "upload",
+                outcome=outcome,
             )
         return changed
 

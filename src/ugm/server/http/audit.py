@@ -12,16 +12,11 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any, Final, final
 
-from ugm.errors import UgmError
-from ugm.server.http.payloads import ApiError
-
-__all__ = ["AuditLog", "AuditedOutcome"]
+__all__ = ["AuditLog"]
 
 _LOGGER: Final = logging.getLogger("ugm.audit")
 
@@ -30,14 +25,6 @@ _MOST_FAILURES: Final = 20
 _PERIOD_SECONDS: Final = 60.0
 #: The most characters of a path in a line.
 _MOST_PATH: Final = 200
-
-
-@final
-@dataclass(slots=True)
-class AuditedOutcome:
-    """The outcome of an operation, as the audit log names it."""
-
-    text: str = "ok"
 
 
 @final
@@ -56,46 +43,9 @@ class AuditLog:
         self._counts = Counter[str]()
         self._suppressed = Counter[str]()
 
-    def write(self, *, client: str, role: str, action: str, target: str, outcome: str) -> None:
-        """Write a line.
-
-        Args:
-            client: the address of the client; ``local`` for a signal or the file watcher.
-            role: the role of the actor: ``operator``, ``scheduler``, ``anonymous``, ``signal``, ``watch`` or
-                ``program``.
-            action: the requested action, for example ``PUT /config``.
-            target: the object of the action.
-            outcome: ``ok``, ``denied``, ``failed`` for an unexpected error, or the code of the refusal.
-        """
-        self._write(client=client, role=role, action=action, object=target, outcome=outcome)
-
-    @contextmanager
-    def operation(self, *, client: str, role: str, action: str, target: str) -> Iterator[AuditedOutcome]:
-        """Write a line with the outcome of the operation in the block, for the arguments see `write`.
-
-        The block may set another outcome than ``ok``.
-
-        Raises:
-            ApiError: the block raised it, or a `ugm.UgmError`.
-        """
-        outcome = AuditedOutcome()
-        try:
-            yield outcome
-        except ApiError as error:
-            outcome.text = error.code
-            raise
-        except UgmError as error:
-            outcome.text = error.code
-            raise ApiError.of(error) from None
-        except BaseException:
-            outcome.text = "failed"
-            raise
-        finally:
-            self.write(client=client, role=role, action=action, target=target, outcome=outcome.text)
-
     def write_rejection(self, scope: Mapping[str, Any], role: str, outcome: str) -> None:
         """Write a request that was rejected before its operation started, given its ASGI scope."""
-        self._write(**_request_fields(scope), role=role, outcome=outcome)
+        self.write(**_request_fields(scope), role=role, outcome=outcome)
 
     def write_failure(self, scope: Mapping[str, Any], outcome: str) -> None:
         """Write a failed authentication or a request of another site, unless there were many in the last minute.
@@ -113,9 +63,18 @@ class AuditLog:
                 return
             suppressed = self._suppressed.pop(outcome, 0)
         more = {"suppressed_before": suppressed} if suppressed else {}
-        self._write(**_request_fields(scope), role="anonymous", outcome=outcome, **more)
+        self.write(**_request_fields(scope), role="anonymous", outcome=outcome, **more)
 
-    def _write(self, **fields: str | int) -> None:
+    def write(self, **fields: str | int) -> None:
+        """Write a line.
+
+        Args:
+            fields: those of the line: ``client``, the address of the client, or ``local`` for a signal or the file
+                watcher; ``role``, which is ``operator``, ``scheduler``, ``anonymous``, ``signal``, ``watch`` or
+                ``program``; ``action``, for example ``PUT /config``; ``object``, the object of the action; and
+                ``outcome``, which is ``ok``, ``denied``, ``failed`` for an unexpected error, or the code of the
+                refusal.
+        """
         now = self._clock()
         at = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1000) % 1000:03}Z"
         order = ("client", "role", "action", "object", "outcome", "suppressed_before")

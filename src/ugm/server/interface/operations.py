@@ -203,11 +203,11 @@ class _Operation:
     def execute(self, served: ServedPartition, call: Call, body: Any) -> Json:  # noqa: ANN401 - of a derived class
         """Call the method, write it to the audit log, and return its result for JSON."""
         names = ", ".join(_names(body))
-        with call.operation(self.name, f"{served.name}: {names}" if names else served.name) as outcome:
+        with call.operation(self.name, f"{served.name}: {names}" if names else served.name):
             result = getattr(served.partition, self.name)(**_arguments(body))
             # Decisions, placements and admissions are false if they are denials.
             if isinstance(result, Decision | Placement | Admission) and not result:
-                outcome.text = "denied"
+                call.outcome = "denied"
         return _result(result)
 
     def route(self) -> Route:

@@ -17,8 +17,10 @@ from typing import Any, Final, TypeVar, final, get_type_hints
 
 import msgspec
 
+from ugm.errors import UgmError
 from ugm.partition.interface.operations import Role
-from ugm.server.http.audit import AuditedOutcome, AuditLog
+from ugm.server.http.audit import AuditLog
+from ugm.server.http.payloads import ApiError
 
 __all__ = ["PREFIX", "YUNIKORN_PREFIX", "Call", "Route", "Routes"]
 
@@ -44,13 +46,31 @@ class Call:
     #: Whether its operation has started, which writes its own lines of the audit log.
     is_audited: bool = False
 
+    #: The outcome of the operation, for the audit log.
+    outcome: str = "ok"
+
     @contextmanager
-    def operation(self, action: str, target: str) -> Iterator[AuditedOutcome]:
-        """Write the operation in the block to the audit log; see `ugm.server.http.audit.AuditLog.operation`."""
-        self.is_audited = True
-        role = self.role.name.lower()
-        with self.audit.operation(client=self.client, role=role, action=action, target=target) as outcome:
-            yield outcome
+    def operation(self, action: str, target: str) -> Iterator[None]:
+        """Write the operation in the block to the audit log. The block may set another outcome than ``ok``.
+
+        Raises:
+            ApiError: the block raised it, or a `ugm.UgmError`.
+        """
+        self.is_audited, self.outcome = True, "ok"
+        try:
+            yield
+        except ApiError as error:
+            self.outcome = error.code
+            raise
+        except UgmError as error:
+            self.outcome = error.code
+            raise ApiError.of(error) from None
+        except BaseException:
+            self.outcome = "failed"
+            raise
+        finally:
+            role, outcome = self.role.name.lower(), self.outcome
+            self.audit.write(client=self.client, role=role, action=action, object=target, outcome=outcome)
 
 
 @dataclass(frozen=True, slots=True)

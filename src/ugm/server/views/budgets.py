@@ -104,7 +104,7 @@ class BudgetChanged:
 def change_budget(served: ServedPartition, call: Call, *, body: Change) -> BudgetChanged:
     """Set the amounts of a budget, refill an account, or transfer what remains to another, with a reason."""
     target = f"{served.name}: {body.kind} {body.budget}: {body.reason}"
-    with call.operation("change_budget", target) as outcome:
+    with call.operation("change_budget", target):
         is_new = served.partition.change_budget(BudgetChange(**structs.asdict(body)).checked())
-        outcome.text = "ok" if is_new else "repeated"
+        call.outcome = "ok" if is_new else "repeated"
     return BudgetChanged(is_new)

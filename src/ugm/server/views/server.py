@@ -9,11 +9,10 @@ from typing import Annotated, Final, Literal
 import ugm
 from ugm import ConfigError, Problem
 from ugm._json_values import Json
-from ugm.config import parse_config, review_config
+from ugm.config import dump_config, parse_config, review_config
 from ugm.partition import Changes, ConfigPlan
 from ugm.partition.interface.operations import Role
 from ugm.server.configuration.attempts import Actor, ConfigAttempt
-from ugm.server.configuration.configurations import ConfigOutcome
 from ugm.server.http.payloads import Payload, problem_to_dict, require_found
 from ugm.server.interface.fields import Confirmation, Name
 from ugm.server.interface.route import Call, Routes
@@ -32,11 +31,6 @@ class InForce:
 
     source: str
     at: float
-
-    @classmethod
-    def of(cls, outcome: ConfigOutcome) -> InForce:
-        """Return the source and the start of a configuration."""
-        return cls(outcome.source, outcome.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +77,7 @@ def health(server: ServerState) -> Health:
         source=last.source,
         at=last.at,
         problems=list(map(str, last.problems)),
-        in_force=InForce.of(configurations.in_use),
+        in_force=InForce(configurations.in_use.source, configurations.in_use.at),
         refused=list(map(str, configurations.refused)),
         unapplied=list(configurations.unapplied),
     )
@@ -101,7 +95,7 @@ def partitions(server: ServerState) -> list[PartitionSummary]:
 @ROUTES.get("/config", media_types=("application/yaml",))
 def config(server: ServerState) -> Annotated[Payload, str]:
     """Return the configuration in force as YAML."""
-    return Payload(200, server.configurations.in_force().encode(), "application/yaml")
+    return Payload(200, dump_config(server.configurations.config_in_force()).encode(), "application/yaml")
 
 
 @dataclass(frozen=True, slots=True)
