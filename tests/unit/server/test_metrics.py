@@ -18,6 +18,7 @@ from ugm.events import AllocationRequested, ApplicationSubmitted
 from ugm.partition import AbstractPartition, Allocation, AllocationState, GangStyle
 from ugm.server import DecisionTimes, History, PartitionCollector
 from ugm.server.history import WorkTimes
+from ugm.server.metrics import collector
 from ugm.server.metrics.collector import exposition
 
 #: Every test runs with partitions in memory and with clients of a service.
@@ -224,9 +225,10 @@ def test_many_users_are_few_series(count: int) -> None:
     assert len(series) < 250
 
 
-def test_many_queues_are_few_series() -> None:
-    """Of many queues only the chosen number have series, and those of the configuration come first."""
-    series = read(PartitionCollector({"default": crowd(300, 300)}, most=0, most_queues=5))
+def test_many_queues_are_few_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many queues only some have series, and those of the configuration come first."""
+    monkeypatch.setattr(collector, "_MOST_QUEUES", 5)
+    series = read(PartitionCollector({"default": crowd(300, 300)}, most=0))
     names = {dict(labels)["queue"] for name, labels in series if name == "ugm_queue_running_applications"}
 
     assert of(series, "ugm_queues") == 302
@@ -288,12 +290,13 @@ def test_requests_that_have_ended_do_not_count() -> None:
     assert of(series, "ugm_queue_oldest_pending_seconds", queue="root.a") == 10
 
 
-def test_many_resources_are_few_series() -> None:
+def test_many_resources_are_few_series(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients choose the names of resources, so their number is bounded; limited resources come first."""
+    monkeypatch.setattr(collector, "_MOST_RESOURCES", 5)
     partition = create_partition(config("{name: a, resources: {max: {gpu: 2}}}"))
     partition.submit("app", UserGroup("sue"), "root.a")
     partition.allocate("x", "app", Resource({f"res-{number:03}": 1 for number in range(100)}))
-    series = read(PartitionCollector({"default": partition}, most_resources=5))
+    series = read(PartitionCollector({"default": partition}))
     shown = {dict(labels)["resource"] for name, labels in series if name == "ugm_queue_usage_units"}
 
     assert (len(shown), "gpu" in shown) == (3, True)

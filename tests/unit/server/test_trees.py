@@ -200,10 +200,11 @@ def test_metrics() -> None:
     assert series["ugm_suspended_models", ()] == 0
 
 
-def test_few_nodes_have_series() -> None:
+def test_few_nodes_have_series(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many nodes the root and those closest to their limit have series, and keep them."""
     partition = crowd_of_groups(400)
-    collector = PartitionCollector({"default": partition}, most_nodes=20)
+    monkeypatch.setattr("ugm.server.metrics.collector._MOST_NODES", 20)
+    collector = PartitionCollector({"default": partition})
 
     def shown() -> list[set[str]]:
         samples = series_of(collector)

@@ -54,6 +54,11 @@ _THRESHOLD_KINDS: Final = ("budget", "elastic group", "group", "queue", "quota n
 _MARGIN: Final = 0.25
 #: The number of limits of one user or group with series: those closest to the root, because their scope is largest.
 _MOST_LIMITS: Final = 5
+#: The number of queues of each partition with series, of which configured ones come first; that of resources, of which
+#: limited ones come first; and that of the elastic groups or nodes of each tree, and of accounts of budgets.
+_MOST_QUEUES: Final = 500
+_MOST_RESOURCES: Final = 50
+_MOST_NODES: Final = 100
 
 
 @final
@@ -68,9 +73,6 @@ class PartitionCollector(Collector):
         thresholds: the watches of thresholds by name of their partition, as passed to `ugm.server.create_app`, which
             updates them.
         most: the number of users, and of groups, of each partition that have series of their own.
-        most_queues: the number of queues of each partition that do; configured queues come first.
-        most_resources: the number of resources of each partition that do; those that are limited come first.
-        most_nodes: the number of elastic groups or nodes of each tree, and of accounts of budgets, that do.
         clock: returns the time, in seconds since 1970.
     """
 
@@ -83,9 +85,6 @@ class PartitionCollector(Collector):
         times: Mapping[str, DecisionTimes] | None = None,
         thresholds: Mapping[str, ThresholdWatch] | None = None,
         most: int = 50,
-        most_queues: int = 500,
-        most_resources: int = 50,
-        most_nodes: int = 100,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock: Final = clock
@@ -95,9 +94,6 @@ class PartitionCollector(Collector):
         self._times: Final = dict(times or {})
         self._thresholds: Final = dict(thresholds or {})
         self._most: Final = require_count("most", most)
-        self._most_queues: Final = require_count("most_queues", most_queues)
-        self._most_resources: Final = require_count("most_resources", most_resources)
-        self._most_nodes: Final = require_count("most_nodes", most_nodes)
         #: The selected names, by partition and kind or tree; the lock is for simultaneous scrapes.
         self._selections: Final[dict[tuple[str, ...], frozenset[str]]] = {}
         self._lock: Final = Lock()
@@ -143,7 +139,7 @@ class PartitionCollector(Collector):
             if one in shown[kind]:
                 samples.add(f"ugm_{kind}_oldest_pending_seconds", self._clock() - at, **{kind: one})
         _add_preemption(samples, partition.preemption_status())
-        add_models(samples, partial(self._select, name, self._most_nodes), partition.model_reports(), shown["user"])
+        add_models(samples, partial(self._select, name, _MOST_NODES), partition.model_reports(), shown["user"])
 
     def _oldest(self, name: str, partition: AbstractPartition) -> dict[tuple[str, str], float]:
         """Return the time of the oldest pending request of every queue and user that has one, by kind and name."""
@@ -161,7 +157,7 @@ class PartitionCollector(Collector):
         root = snapshot.queue()
         states = [] if root is None else list(root.walk())
         states.sort(key=lambda state: (not state.is_managed, state.queue_path.count("."), state.queue_path))
-        return states[: self._most_queues]
+        return states[:_MOST_QUEUES]
 
     def _shown_resources(self, name: str, snapshot: PartitionSnapshot, queues: Iterable[QueueState]) -> frozenset[str]:
         """Return the resources that have series; clients choose the names of those that they request."""
@@ -170,7 +166,7 @@ class PartitionCollector(Collector):
             *((one.max_resources or {}).keys() | (one.guaranteed or {}).keys() for one in queues),
         )
         found = {**dict.fromkeys(snapshot.usage(), 0.0), **dict.fromkeys(known, 1.0)}
-        return frozenset(self._select(name, self._most_resources, ("resource",), found))
+        return frozenset(self._select(name, _MOST_RESOURCES, ("resource",), found))
 
     def _select(self, partition: str, most: int, key: tuple[str, ...], shares: Mapping[str, float]) -> list[str]:
         """Return the names with the largest shares, and a preference for those of the last scrape.
