@@ -103,32 +103,26 @@ async def _run(
     server = uvicorn.Server(uvicorn_config(app))
     # The listener already accepts connections; their requests are answered as soon as the server runs.
     ready()
-    tasks = [
-        asyncio.create_task(_stop_if(should_stop, server, app)),
-        asyncio.create_task(_reload_on_signal(signals, app.state.configurations)),
-    ]
+    watch = asyncio.create_task(_watch(should_stop, server, app, signals))
     try:
         await server.serve(sockets=[listener])
     finally:
-        for task in tasks:
-            task.cancel()
+        watch.cancel()
 
 
-async def _stop_if(should_stop: Callable[[], bool], server: uvicorn.Server, app: Starlette) -> None:
-    while not (server.should_exit or should_stop()):  # noqa: ASYNC110 - of another thread
+async def _watch(
+    should_stop: Callable[[], bool], server: uvicorn.Server, app: Starlette, signals: ServerSignals
+) -> None:
+    """Reload the configuration on a signal, until the server stops or has to."""
+    while not (server.should_exit or should_stop()):
+        if signals.is_hung_up:
+            # Before the file is read, so that a signal after a later change causes another reload.
+            signals.is_hung_up = False
+            await _reload(app.state.configurations)
         await asyncio.sleep(_WATCH)
     server.should_exit = True
     # They do not end by themselves.
     app.state.streams.close()
-
-
-async def _reload_on_signal(signals: ServerSignals, configurations: Configurations) -> None:
-    while True:
-        if signals.is_hung_up:
-            # Before the file is read, so that a signal after a later change causes another reload.
-            signals.is_hung_up = False
-            await _reload(configurations)
-        await asyncio.sleep(_WATCH)
 
 
 async def _reload(configurations: Configurations) -> None:

@@ -52,16 +52,14 @@ class JoinedPartition(ConnectedPartition):
         super().__init__(connection)
         self.service: Final = service
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """End the session and the service of this process. Another process leads then. Allocations stay."""
         try:
             super().close()
         finally:
             self.service.stop()
 
-    def close(self) -> None:
-        """Do the same as `leave`."""
-        self.leave()
+    leave = close
 
 
 @final
@@ -78,16 +76,14 @@ class AsyncJoinedPartition(AsyncConnectedPartition):
         super().__init__(connection)
         self.service: Final = service
 
-    async def leave(self) -> None:
+    async def close(self) -> None:
         """End the session and the service of this process. Another process leads then. Allocations stay."""
         try:
             await super().close()
         finally:
             await _stop(self.service)
 
-    async def close(self) -> None:
-        """Do the same as `leave`."""
-        await self.leave()
+    leave = close
 
 
 def join(

@@ -131,13 +131,7 @@ class LeaderSessions(AbstractSessions):
             self._restore(loaded)
 
     def _restore(self, loaded: Loaded) -> None:
-        tables = {name: loaded.tables[name] for name in ("session", "answer", "owner")}
-        for transaction in loaded.tail:
-            for table, key, _, new, _ in transaction.changes:
-                if table in tables and new is None:
-                    tables[table].pop(key, None)
-                elif table in tables:
-                    tables[table][key] = new
+        tables = loaded.current()
         self.by_name.update((name, Session(name, row)) for name, row in tables["session"].items())
         for allocation_id, (name, at) in tables["owner"].items():
             self._move(allocation_id, name, at)

@@ -8,6 +8,7 @@ from typing import Annotated, Final, TypeAlias
 from ugm.configuration import FilterConfig, PlacementRule
 from ugm.identity import canonical_path
 from ugm.partition import ApplicationInfo
+from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server._yunikorn.applications import ACTIVE_STATES, application_dict
 from ugm.server._yunikorn.queues import QueueFormat
@@ -90,7 +91,7 @@ def queue_applications(served: ServedPartition, *, queue_path: QueuePath) -> lis
 @ROUTES.get(f"{_QUEUE}/application/{{name}}")
 def application_in_queue(served: ServedPartition, *, queue_path: QueuePath, name: Name) -> _Application:
     """Return one application of a queue."""
-    path = _require_queue(served, queue_path)
+    path = _require_queue(served, queue_path).queue_path
     found = require_found("application", name, served.partition.application)
     if found.queue_path != path:
         raise ApiError(404, "application-unknown", f"there is no application {found.application_id!r} in {path}")
@@ -135,19 +136,16 @@ def _all_applications(served: ServedPartition) -> Iterator[ApplicationInfo]:
 
 
 def _applications_of_queue(served: ServedPartition, queue_path: str) -> Iterator[ApplicationInfo]:
-    path = _require_queue(served, queue_path)
-    alone = require_found("queue", path, served.partition.queue_alone)
+    alone = _require_queue(served, queue_path)
     return (
         info
         for name in alone.applications
-        if (info := served.partition.application(name)) is not None and info.queue_path == path
+        if (info := served.partition.application(name)) is not None and info.queue_path == alone.queue_path
     )
 
 
-def _require_queue(served: ServedPartition, queue_path: str) -> str:
-    path = canonical_path(queue_path)
-    require_found("queue", path, served.partition.queue_alone)
-    return path
+def _require_queue(served: ServedPartition, queue_path: str) -> QueueState:
+    return require_found("queue", canonical_path(queue_path), served.partition.queue_alone)
 
 
 def _in_status(found: Iterator[ApplicationInfo], status: str) -> Iterator[ApplicationInfo]:

@@ -13,6 +13,7 @@ from msgspec import Meta
 import ugm
 import ugm.server._yunikorn.partition_endpoints as of_partition
 from ugm.partition import PartitionSnapshot
+from ugm.server._yunikorn.applications import state_name
 from ugm.server._yunikorn.configuration import config_json, config_yaml
 from ugm.server._yunikorn.events import event_dict
 from ugm.server._yunikorn.values import CLUSTER, amounts, nanoseconds, percentages
@@ -89,7 +90,7 @@ def _policies(snapshot: PartitionSnapshot) -> dict[str, object]:
 
 def _applications_by_state(served: ServedPartition) -> dict[str, int]:
     find, ids = served.partition.application, served.partition.application_ids()
-    states = [info.state.value.capitalize() for name in ids if (info := find(name)) is not None]
+    states = [state_name(info) for name in ids if (info := find(name)) is not None]
     return {**Counter(states), "total": len(states)}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -82,7 +81,7 @@ class RequestDispatcher:
         tokens: Tokens,
         audit: AuditLog,
         bounds: RequestBounds,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float],
     ) -> None:
         self._clock: Final = clock
         self._answers: Final = IdempotentAnswers()

@@ -47,14 +47,9 @@ class _Answer(NamedTuple):
 
 @final
 class IdempotentAnswers:
-    """The newest answers of one server by idempotency key.
+    """The newest answers of one server by idempotency key."""
 
-    Args:
-        clock: returns a time in seconds that never goes back.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock: Final = clock
+    def __init__(self) -> None:
         #: Held while a change with a key is executed.
         self._lock: Final = Lock()
         #: The oldest first.
@@ -91,14 +86,14 @@ class IdempotentAnswers:
             if error.status >= _FAILED:
                 raise
             result = error
-        stored = self._answers[key] = _Answer(self._clock(), digest, result)
+        stored = self._answers[key] = _Answer(time.monotonic(), digest, result)
         self._size += stored.size
         self._forget()
         return result
 
     def _forget(self) -> None:
         """Forget the answers that are too old, or too many."""
-        oldest = self._clock() - _MOST_SECONDS
+        oldest = time.monotonic() - _MOST_SECONDS
         while self._answers:
             key, first = next(iter(self._answers.items()))
             if first.at >= oldest and len(self._answers) <= _MOST_ANSWERS and self._size <= _MOST_BYTES:
