@@ -48,8 +48,8 @@ _LARGEST_BATCH: Final = 4000
 #: A function that is called with None when a change is durable, or with the error when it is in doubt. All commits wait
 #: for it, so it must return at once, and may not call the store.
 DurabilityCallback: TypeAlias = Callable[[StoreError | None], None]
-#: The time for which changes are kept after they were folded, in seconds: a week.
-_KEEP: Final = 7 * 86_400.0
+#: The time for which changes are kept for followers after they were folded, in milliseconds: a week.
+_KEEP: Final = 7 * 86_400_000
 
 
 def open_store(
@@ -59,7 +59,6 @@ def open_store(
     address: str = "",
     replacing: LeaderRecord | None = None,
     capture: CaptureModels | None = None,
-    keep_changes: float = _KEEP,
 ) -> Store:
     """Become the leader of a store, which is created if it does not exist.
 
@@ -70,7 +69,6 @@ def open_store(
         replacing: a silent leader that `StoreReader.find_leader` has returned, to be replaced. The leader of a file is
             killed.
         capture: returns the state of the quota models that depend on the past; None if there are none.
-        keep_changes: the time for which changes are kept for followers after they were folded, in seconds.
 
     Raises:
         RequestError: the location is invalid.
@@ -82,7 +80,7 @@ def open_store(
     with ExitStack() as undo:
         undo.callback(database.close)
         leader = database.lead(holder or f"{socket.gethostname()} {os.getpid()}", address, replacing)
-        store = Store(location, database, leader, capture, round(keep_changes * 1000))
+        store = Store(location, database, leader, capture)
         undo.pop_all()
     return store
 
@@ -123,7 +121,6 @@ class Store:
         database: Database,
         leader: LeaderRecord,
         capture: CaptureModels | None,
-        keep: int,
     ) -> None:
         self._location: Final = location
         self._database: Final = database
@@ -144,7 +141,7 @@ class Store:
         self._using: Final = Lock()
         #: Durable transactions that are not folded yet; those of earlier leaders are only in the database.
         self._unfolded: Final = deque[Transaction]()
-        self._folder: Final = Folder(database, leader.term, keep)
+        self._folder: Final = Folder(database, leader.term, _KEEP)
         self._thread: Final = Thread(target=self._run, name="ugm-store", daemon=True)
         try:
             self._thread.start()

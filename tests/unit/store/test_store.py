@@ -157,9 +157,10 @@ def test_followers(location: StoreLocation) -> None:
             reader.changes(6)
 
 
-def test_trimmed_changes(location: StoreLocation) -> None:
+def test_trimmed_changes(location: StoreLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     """Old changes are deleted after they were folded; a reader that needs them gets None."""
-    with open_store(location, keep_changes=1) as store:
+    monkeypatch.setattr("ugm.store.store._KEEP", 1000)
+    with open_store(location) as store:
         put(store, submitted(), at=1000)
         put(store, held("a"), at=5000)
         fold(store)
