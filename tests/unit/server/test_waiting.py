@@ -148,7 +148,7 @@ def test_a_store_has_the_times_before_the_start(tmp_path: Path) -> None:
     with open_partition(path, CONFIGURED, clock=lambda: 7) as partition:
         partition.submit("app", SUE, "root.a")
         partition.request("r", "app", Resource(memory=1))
-        history.add_earlier(earlier_changes(path).times)
+        history.add_earlier(earlier_changes(path)[0])
 
     assert (history.submitted_at("app"), history.requested_at("r")) == (7, 7)
     assert history.requested_at("other") is None

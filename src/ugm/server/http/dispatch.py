@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from typing import Any, Final, TypeAlias, cast, final
 
@@ -30,35 +29,14 @@ _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-class _Places:
-    """A bounded number of requests that are answered or wait, all in the event loop."""
+def _require_free(places: asyncio.Semaphore) -> None:
+    """Require that a place is free for a request that is answered or waits.
 
-    def __init__(self, most: int) -> None:
-        self._most: Final = most
-        self._taken = 0
-
-    def require_free(self) -> None:
-        """Require that a place is free.
-
-        Raises:
-            ApiError: all places are taken.
-        """
-        if self._taken >= self._most:
-            raise ApiError(503, "busy", "too many requests are waiting")
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Take a place during the block.
-
-        Raises:
-            ApiError: all places are taken.
-        """
-        self.require_free()
-        self._taken += 1
-        try:
-            yield
-        finally:
-            self._taken -= 1
+    Raises:
+        ApiError: all places are taken.
+    """
+    if places.locked():
+        raise ApiError(503, "busy", "too many requests are waiting")
 
 
 @final
@@ -89,9 +67,10 @@ class RequestDispatcher:
         self._tokens: Final = tokens
         self._audit: Final = audit
         self._bounds: Final = bounds
-        self._places: Final = _Places(bounds.waiting)
+        #: The places of requests. They are taken in the event loop, without waiting.
+        self._places: Final = asyncio.Semaphore(bounds.waiting)
         #: Configurations take longest to read.
-        self._configs: Final = _Places(bounds.configurations)
+        self._configs: Final = asyncio.Semaphore(bounds.configurations)
 
     def endpoint(self, routes: Mapping[str, Route]) -> _Endpoint:
         """Return the endpoint for a path, with the route of each method."""
@@ -125,7 +104,7 @@ class RequestDispatcher:
         arguments, target = parse_parameters(request, route), cast("object", self._state)
         places = self._configs if route.reads_config else self._places
         # Before the body is read, which may be large and slow.
-        places.require_free()
+        _require_free(places)
         if "partition" in request.path_params:
             target = require_found("partition", request.path_params["partition"], self._state.partitions.get)
         body, content = await parse_body(request, route, self._bounds)
@@ -135,7 +114,8 @@ class RequestDispatcher:
             return _payload(route, target, call, {**arguments, **body})
 
         key = request.headers.get(IDEMPOTENCY_KEY)
-        with places.taken():
+        _require_free(places)
+        async with places:
             if key is not None and route.role is not Role.VIEWER:
                 digest = sha256(f"{request.url.path}?{request.url.query}\n".encode() + content).digest()
                 payload = await asyncio.to_thread(self._answers.run, key, digest, answer)

@@ -55,18 +55,6 @@ class _Authority(NamedTuple):
     port: int | None
 
 
-class _Origin(NamedTuple):
-    """The host and the port of an origin, and the default port of its scheme."""
-
-    authority: _Authority
-    default: int
-
-    def has(self, authority: _Authority) -> bool:
-        """Return whether this origin has the host and the port of a ``Host``."""
-        own, default = self
-        return own._replace(port=own.port or default) == authority._replace(port=authority.port or default)
-
-
 def _parse(text: str) -> _Authority | None:
     found = _AUTHORITY.fullmatch(text)
     if found is None:
@@ -187,21 +175,16 @@ class OriginGuard:
         return not _OWN_SITES.issuperset(sites) and not _is_link(headers, method)
 
     def _is_own_origin(self, origin: str, authority: _Authority) -> bool:
-        found = _parse_origin(origin)
-        if found is None:
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
             return False
+        own, default = _parse(parts.netloc), _PORTS.get(parts.scheme)
+        if own is None or default is None:
+            return False
+        is_same = own._replace(port=own.port or default) == authority._replace(port=authority.port or default)
         # A proxy may change the Host. Then the name that the browser uses must be allowed.
-        return found.has(authority) or self._hosts.is_allowed(found.authority)
-
-
-def _parse_origin(origin: str) -> _Origin | None:
-    """Return the parts of an origin; None if it is malformed."""
-    try:
-        parts = urlsplit(origin)
-    except ValueError:
-        return None
-    found, default = _parse(parts.netloc), _PORTS.get(parts.scheme)
-    return None if found is None or default is None else _Origin(found, default)
+        return is_same or self._hosts.is_allowed(own)
 
 
 def _is_link(headers: Mapping[str, list[str]], method: str) -> bool:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Hashable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -77,31 +76,26 @@ class LiveSubscription:
     topics: frozenset[Topic]
     #: Whether no further messages are added.
     is_closed: bool = False
-    _messages: deque[bytes] = field(default_factory=deque)
-    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    #: The last one is None.
+    _messages: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
 
     def put(self, message: bytes) -> None:
         """Add a message, or drop the client if it has left too many unread."""
-        if len(self._messages) >= _MOST_UNREAD:
-            self._messages.clear()
+        if self._messages.qsize() >= _MOST_UNREAD:
+            self._messages = asyncio.Queue()
             self.close()
         elif not self.is_closed:
-            self._messages.append(message)
-            self._arrived.set()
+            self._messages.put_nowait(message)
 
     def close(self) -> None:
         """Add no further messages."""
         self.is_closed = True
-        self._arrived.set()
+        self._messages.put_nowait(None)
 
     async def messages(self) -> AsyncIterator[bytes]:
         """Yield the messages until the subscription is closed."""
-        while self._messages or not self.is_closed:
-            if self._messages:
-                yield self._messages.popleft()
-            else:
-                self._arrived.clear()
-                await self._arrived.wait()
+        while (message := await self._messages.get()) is not None:
+            yield message
 
 
 @final

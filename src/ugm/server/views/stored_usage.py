@@ -15,21 +15,11 @@ from ugm.server.history import WorkTimes
 from ugm.store import StoreReader, UsageQuery, UsageRow
 from ugm.store.reader import StoreLocation
 
-__all__ = ["RANGES", "EarlierChanges", "UsageRange", "UsageSeries", "earlier_changes", "usage_series"]
+__all__ = ["RANGES", "UsageSeries", "earlier_changes", "usage_series"]
 
 
-class UsageRange(NamedTuple):
-    """A range of time until now, and the length of the steps in it, in seconds."""
-
-    span: int
-    step: int
-
-
-RANGES: Final[Mapping[str, UsageRange]] = {
-    "hour": UsageRange(3600, 60),
-    "day": UsageRange(86_400, 900),
-    "week": UsageRange(604_800, 7200),
-}
+#: The length of each range of time until now, and of the steps in it, in seconds.
+RANGES: Final = {"hour": (3600, 60), "day": (86_400, 900), "week": (604_800, 7200)}
 #: The only tree of elastic groups has this name; all others are quota trees.
 _ELASTIC: Final = "elastic"
 #: The number of the last changes from which the server learns what happened before it started.
@@ -48,7 +38,7 @@ class UsageSeries(NamedTuple):
 
 
 def usage_series(
-    location: StoreLocation, at: float, kind: str, tree: str, name: str, chosen: UsageRange
+    location: StoreLocation, at: float, kind: str, tree: str, name: str, chosen: tuple[int, int]
 ) -> UsageSeries:
     """Return the average usage of a subject in each step of a range.
 
@@ -101,29 +91,24 @@ def _add(usage: dict[str, list[int | None]], times: tuple[int, ...], step: int, 
         column[index] = (column[index] or 0) + total // length
 
 
-class EarlierChanges(NamedTuple):
-    """The last changes of a store that its tables of rows do not have."""
-
-    #: The times of submissions and requests.
-    times: WorkTimes
-    #: The changes of the configuration, with their times in seconds since 1970.
-    configurations: list[tuple[float, ConfigurationChanged]]
-
-
-def earlier_changes(location: StoreLocation) -> EarlierChanges:
+def earlier_changes(location: StoreLocation) -> tuple[WorkTimes, list[tuple[float, ConfigurationChanged]]]:
     """Return what the last changes in a store tell, at most 100,000 of those that it keeps.
+
+    Returns:
+        The times of submissions and requests, and the changes of the configuration, with their times in seconds since
+        1970.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    found = EarlierChanges(WorkTimes(), [])
+    times, configurations = WorkTimes(), list[tuple[float, ConfigurationChanged]]()
     with StoreReader(location) as reader:
         after = max(reader.oldest - 1, reader.number - _MOST_CHANGES, 0)
         while transactions := reader.changes(after):
             after = transactions[-1].number
             for transaction in transactions:
                 for event in events_of(transaction.changes):
-                    found.times.apply(event, transaction.at / 1000)
+                    times.apply(event, transaction.at / 1000)
                     if isinstance(event, ConfigurationChanged):
-                        found.configurations.append((transaction.at / 1000, event))
-    return found
+                        configurations.append((transaction.at / 1000, event))
+    return times, configurations
