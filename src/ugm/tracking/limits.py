@@ -16,6 +16,7 @@ interpretation".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, Self, TypeVar, final
 from weakref import WeakSet
 
@@ -138,12 +139,13 @@ class Limits:
         limits = (limit for level in (*users.values(), *groups.values()) for limit in level.all_limits().values())
         #: All resources that some limit names.
         self.names: Final = frozenset(name for limit in limits for name in limit.resources)
-        #: The closed list of resources; empty for none.
         #: None for no families.
         self.families: Final = Families(extensions.families) if extensions.families else None
+        #: The closed list of resources; empty for none.
         self.listed: Final = frozenset(listed_resources(extensions))
-        #: The resources that declared quota models name.
-        self.modelled: Final = frozenset(name for _, names in resource_vectors(extensions) for name in names)
+        declared = () if self.families is None else (self.families.variants, self.families.family_of)
+        #: The resources that declared quota models name, and the families with their variants.
+        self.modelled: Final = frozenset(chain(*(names for _, names in resource_vectors(extensions)), *declared))
 
     @classmethod
     def compile(cls, partition: PartitionConfig | None) -> Self:
