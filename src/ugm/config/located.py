@@ -177,10 +177,10 @@ def normal_form(partition: PartitionConfig) -> PartitionConfig:
     """Return a partition with the guarantees of its families in normal form, if that is possible."""
     if not partition.ugm.families:
         return partition
-    from ugm.configuration.family_rules import normal_config  # noqa: PLC0415 - few configurations have families
+    from ugm.configuration.family_rules import normal_guarantees  # noqa: PLC0415 - few configurations have families
 
     with suppress(RequestError):
-        return normal_config(partition)
+        return normal_guarantees(partition)
     return partition
 
 

@@ -2,6 +2,8 @@
 
 A guarantee of variants is one of the family, too, so `normal_config` adds the sums. The maximum of an elastic group has
 an amount for each resource, so those that follow from others are added: a variant has at most that of its family.
+
+Weights of variants count in place of that of the family. A usage names both, so its amounts would count twice.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from typing import Final
 
 from ugm.configuration.resource_names import resource_vectors
 from ugm.configuration.scheduler import (
+    BudgetConfig,
     ElasticConfig,
     ElasticGroupConfig,
     Finding,
@@ -25,20 +29,38 @@ from ugm.errors import RequestError, quote
 from ugm.families import SEPARATOR, Families
 from ugm.resources import MAX_QUANTITY, Resource, is_resource_name, sum_of
 
-__all__ = ["family_findings", "normal_config"]
+__all__ = ["family_findings", "normal_config", "normal_guarantees"]
 
 #: The fields of guarantees, in which the amount of a family must not be less than the sum of its variants.
 _GUARANTEES: Final = ("guaranteed", "min", "total")
 
 
 def normal_config(config: PartitionConfig) -> PartitionConfig:
-    """Return a partition whose guarantees are in normal form.
+    """Return a partition whose guarantees are in normal form, and whose weights count each amount once.
+
+    The weights of the result are parts of the declared ones, so a second call would change them again.
 
     Raises:
         RequestError: a guarantee of a family is less than the sum of those of its variants.
     """
     if not config.ugm.families:
         return config
+    config, families = normal_guarantees(config), Families(config.ugm.families)
+    budgets, shares = config.ugm.budgets, config.ugm.fair_share
+    settings = replace(
+        config.ugm,
+        budgets=tuple(replace(one, weights=_budget_weights(one, families)) for one in budgets),
+        fair_share=None if shares is None else replace(shares, weights=_share_weights(shares.weights, families)),
+    )
+    return replace(config, ugm=settings)
+
+
+def normal_guarantees(config: PartitionConfig) -> PartitionConfig:
+    """Return a partition whose guarantees are in normal form.
+
+    Raises:
+        RequestError: as for `normal_config`.
+    """
     families, elastic = Families(config.ugm.families), config.ugm.elastic
     root = _normal_queue(config.root, families)
     settings = config.ugm if elastic is None else replace(config.ugm, elastic=_normal_elastic(elastic, families))
@@ -101,6 +123,31 @@ def _sums_fit(elastic: ElasticConfig, families: Families) -> Iterator[Finding]:
                 f"the guarantees of elastic groups cannot be met: {amounts}, {sums[name] - total.get(name, 0)} missing"
             )
             yield Finding(("ugm", "elastic", "total"), "family-guarantees-unmet", message, (("ugm", "elastic"),))
+
+
+def _budget_weights(budget: BudgetConfig, families: Families) -> Mapping[str, Fraction]:
+    """Return weights of which those of a family and of a variant add up to the declared one of the variant.
+
+    A variant without a weight needs none here, so a budget continues when such a variant is declared.
+    """
+    found = dict(budget.weights)
+    for family, names in families.variants.items():
+        if listed := [name for name in names if name in found]:
+            # A budget of the family counts it.
+            own = found.get(family, Fraction(family in budget.amounts))
+            least = min(own, *(found[name] for name in listed))
+            found |= {name: found.get(name, own) - least for name in (listed if least == own else names)}
+            found[family] = least
+    return found
+
+
+def _share_weights(weights: Mapping[str, str], families: Families) -> Mapping[str, str]:
+    """Return weights in which those of a family are weights of its variants. Texts need not be valid here."""
+    found = dict(weights)
+    for family, names in families.variants.items():
+        if family in found and any(name in found for name in names):
+            found = {**dict.fromkeys(names, found[family]), **found, family: "0"}
+    return found
 
 
 def family_findings(config: PartitionConfig) -> Iterator[Finding]:
