@@ -1,4 +1,4 @@
-"""Kubernetes manifests in ugm's terms: pods, namespaces with their quotas, and elastic quotas.
+"""Kubernetes manifests in ugm's terms: pods, nodes, namespaces with their quotas, and elastic quotas.
 
 A manifest is a plain mapping, as a YAML or JSON parser returns it. This package does not connect to a cluster.
 """
@@ -8,11 +8,13 @@ from ugm.kubernetes.manifests import ManifestError
 from ugm.kubernetes.namespaces import NamespaceTerms, read_namespace
 from ugm.kubernetes.pods import PodTerms, pod_usage, read_pod
 from ugm.kubernetes.quantities import parse_quantity
+from ugm.kubernetes.variants import node_offers
 
 __all__ = [
     "ManifestError",
     "NamespaceTerms",
     "PodTerms",
+    "node_offers",
     "parse_quantity",
     "pod_usage",
     "read_elastic_quota",

@@ -25,6 +25,7 @@ from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
 from ugm.kubernetes.manifests import Fields, ManifestError, read_manifest
 from ugm.kubernetes.namespaces import NamespaceTerms
+from ugm.kubernetes.variants import NOTHING, required_values, with_variants
 from ugm.resources import Resource
 
 __all__ = ["PodTerms", "pod_usage", "read_pod"]
@@ -73,6 +74,7 @@ def read_pod(
     namespace: NamespaceTerms | None = None,
     *,
     generated_ids: Literal["namespace", "pod"] = "namespace",
+    variants: Mapping[str, str] = NOTHING,
 ) -> PodTerms:
     """Read the manifest of a pod.
 
@@ -86,14 +88,15 @@ def read_pod(
         generated_ids: the application id of pods without one: one id for each namespace (``yunikorn-dev-autogen``), or
             one for each pod (``dev-`` and the pod's uid). An application belongs to one user, so use ``"pod"`` if
             several users share a namespace.
+        variants: as for `pod_usage`.
 
     Raises:
         ManifestError: a value in the manifest is not valid, or the id of a pod without a uid has to be generated.
-        RequestError: *namespace* is not the namespace of the pod, or *generated_ids* has another value.
+        RequestError: *namespace* is not the namespace of the pod, or another argument has an invalid value.
     """
     if generated_ids not in ("namespace", "pod"):
         raise RequestError("generated_ids", generated_ids, "expected 'namespace' or 'pod'")
-    usage = pod_usage(manifest)
+    usage = pod_usage(manifest, variants)
     metadata = Fields(manifest).mapping("metadata")
     terms = _namespace(metadata, namespace)
     name, uid = metadata.name("name"), metadata.name("uid")
@@ -122,11 +125,22 @@ def _first(values: Iterable[str | None]) -> str | None:
     return next((value for value in values if value is not None), None)
 
 
-def pod_usage(manifest: Mapping[str, object]) -> Resource:
+def pod_usage(
+    manifest: Mapping[str, object],
+    variants: Mapping[str, str] = NOTHING,
+    node_labels: Mapping[str, str] = NOTHING,
+) -> Resource:
     """Return the usage of a running pod.
+
+    Args:
+        manifest: the pod.
+        variants: the variant for each label of nodes, as ``label=value``. A pod requests a variant if its node selector
+            or its required node affinity allows no other one.
+        node_labels: the labels of the node that it runs on. They name the variants that it does not request.
 
     Raises:
         ManifestError: the manifest has another kind or no containers, or a request is not a quantity of at least 0.
+        RequestError: a label or a variant is invalid.
 
     An init container that requests more than the containers after it determines the usage, although it ends:
 
@@ -140,7 +154,10 @@ def pod_usage(manifest: Mapping[str, object]) -> Resource:
         raise spec.error("containers", "expected at least one container")
     containers = _containers(spec)
     requests, limits = (spec.mapping("resources").mapping(kind).amounts() for kind in ("requests", "limits"))
-    return Resource({**limits, **containers, **requests}) + spec.mapping("overhead").amounts()
+    usage = Resource({**limits, **containers, **requests}) + spec.mapping("overhead").amounts()
+    return with_variants(
+        usage, variants, lambda label: required_values(spec, label) or {node_labels.get(label)} - {None}
+    )
 
 
 def _containers(spec: Fields) -> Resource:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pytest
+from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from support.kubernetes_reviews import REPLICA_SET_CONTROLLER, deployment, new_uid, pod, review
 from ugm import Partition, Resource, parse_config
 from ugm.integrations import Grants, Work
 from ugm.integrations.kubernetes import admission as admission_module
+from ugm.integrations.kubernetes.__main__ import main
 from ugm.integrations.kubernetes.admission import TENTATIVE, PodAdmission
 from ugm.integrations.kubernetes.app import create_app
 from ugm.integrations.kubernetes.owners import OwnerPolicy
@@ -66,13 +68,18 @@ def _grants(partition: Partition, clock: Clock) -> Grants:
     return grants
 
 
-def asking(grants: Grants, policy: OwnerPolicy | None = None, quota: Resource | None = None) -> Ask:
+def asking(
+    grants: Grants,
+    policy: OwnerPolicy | None = None,
+    quota: Resource | None = None,
+    variants: Mapping[str, str] | None = None,
+) -> Ask:
     """Return a function that posts a review and returns the response."""
 
     async def find_namespace(name: str) -> NamespaceTerms:
         return NamespaceTerms(name, quota)
 
-    client = TestClient(create_app(PodAdmission(grants, find_namespace, policy or OwnerPolicy())))
+    client = TestClient(create_app(PodAdmission(grants, find_namespace, policy or OwnerPolicy(), variants or {})))
 
     def ask(manifest: Mapping[str, Any] | None, operation: str = "CREATE", **options: Any) -> dict[str, Any]:  # noqa: ANN401
         body = review(manifest, operation, **options)
@@ -134,6 +141,23 @@ def test_a_repeated_review_charges_once(ask: Ask, partition: Partition) -> None:
     assert charges(partition) == [("ana", 3000)]
     made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
     assert message(ask(made))[0] == 422
+
+
+def test_pods_request_models_of_gpus(clock: Clock) -> None:
+    """A node selector requests the variant; another pod gets one that is free, also in a repeated review."""
+    families, most = "ugm: {families: {gpu: [a100, v100]}}", "resources: {max: {gpu:a100: 1, gpu:v100: 1}}"
+    config = CONFIG.replace("queues:", f"{families}\n  queues:", 1).replace("resources: {max: {vcore: 20}}", most)
+    partition = Partition(parse_config(config).partition(), clock=clock)
+    grants = Grants(partition, "kubernetes", tentative=TENTATIVE, clock=clock)
+    asyncio.run(grants.reconcile(lambda _: Work()))
+    ask = asking(grants, variants={"model=A100": "gpu:a100"})
+
+    any_model, a100 = pod(requests={"gpu": "1"}), pod(requests={"gpu": "1"}, nodeSelector={"model": "A100"})
+    assert ask(a100)["allowed"]
+    assert [ask(any_model)["allowed"], ask(any_model)["allowed"]] == [True, True]
+    models = [{name: one.usage.get(name) for name in one.usage if ":" in name} for one in partition.allocations()]
+    assert models == [{"gpu:v100": 1}, {"gpu:a100": 1}]
+    assert "gpu:a100" in message(ask(pod(requests={"gpu": "1"}, nodeSelector={"model": "A100"})))[1]
 
 
 def test_a_dry_run_charges_nothing(ask: Ask, partition: Partition) -> None:
@@ -338,3 +362,10 @@ def test_groups_of_templates(ask: Ask) -> None:
     groups: Sequence[str] = ("lab",)
     assert message(ask(deployment(), groups=groups))[1] == "Set the annotation ugm/groups of the pod template: 'lab'."
     assert ask(deployment(annotations={"ugm/groups": "lab"}), groups=groups)["allowed"]
+
+
+def test_invalid_rules_of_variants_end_the_command() -> None:
+    """They are an error of the command, and not of the first pod."""
+    result = CliRunner().invoke(main, ["--variant", "model", "gpu:a100"])
+
+    assert (result.exit_code, "expected label=value" in result.output) == (1, True)

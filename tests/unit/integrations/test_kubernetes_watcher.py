@@ -26,6 +26,7 @@ partitions:
   - name: dev
     resources: {max: {vcore: 4}}
   - name: other
+  ugm: {families: {gpu: [a100, v100]}}
 """
 ).partition()
 ANA: Final = UserGroup("ana", ("lab",))
@@ -41,11 +42,17 @@ class Scene:
         self.namespaces: list[dict[str, Any]] = [{"metadata": {"name": "dev"}}]
         self.calls: Final[list[str]] = []
         self.grants: Final = Grants(self.partition, "kubernetes", tentative=TENTATIVE, clock=lambda: self.now)
-        self.watcher: Final = Watcher(self.grants, self._list, OwnerPolicy())
+        self.nodes: list[dict[str, Any]] = []
+        self.watcher = Watcher(self.grants, self._list, OwnerPolicy())
 
     async def _list(self, path: str) -> list[dict[str, Any]]:
         self.calls.append(path)
-        return {"/api/v1/pods": self.pods, "/api/v1/namespaces": self.namespaces}[path]
+        known = {"/api/v1/pods": self.pods, "/api/v1/namespaces": self.namespaces, "/api/v1/nodes": self.nodes}
+        return known[path]
+
+    def know_models(self) -> None:
+        """Let a label of nodes name the models of GPUs."""
+        self.watcher = Watcher(self.grants, self._list, OwnerPolicy(), {"model=V100": "gpu:v100"})
 
     def compare(self) -> None:
         """Compare the ledger with the list."""
@@ -67,6 +74,10 @@ class Scene:
             one.application_id.removeprefix("kubernetes/"): (one.user.name, one.queue_path, one.usage.get("vcore", 0))
             for one in self.partition.applications()
         }
+
+    def models(self) -> list[str]:
+        """Return the model of the GPUs of each pod."""
+        return [name for one in self.partition.allocations() for name in one.usage if ":" in name]
 
 
 @pytest.fixture(name="scene")
@@ -112,6 +123,22 @@ def test_charges_follow_the_list(scene: Scene) -> None:
     scene.now += TENTATIVE
     scene.compare()
     assert scene.charges() == {uid_of(kept): ("ana", "root.dev", 1000)}
+
+
+def test_running_pods_use_the_models_of_their_nodes(scene: Scene) -> None:
+    """A pod of any model is charged with one until its node is known."""
+    scene.know_models()
+    scene.nodes = [{"metadata": {"name": "old", "labels": {"model": "V100"}}}, {"metadata": {"name": "new"}}]
+    waiting = pod("1", requests={"gpu": "1"})
+    scene.pods = [waiting, pod("1", requests={"gpu": "1"}, nodeName="new")]
+    scene.compare()
+    assert scene.models() == ["gpu:a100", "gpu:a100"]
+
+    waiting["spec"]["nodeName"] = "old"
+    for _ in range(2):
+        scene.compare()
+        assert scene.models() == ["gpu:v100", "gpu:a100"]
+    scene.partition.verify()
 
 
 def test_a_tentative_charge_stays_for_a_while(scene: Scene) -> None:

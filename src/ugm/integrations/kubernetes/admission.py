@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final, TypeAlias, cast
 
@@ -22,6 +22,7 @@ from ugm.integrations.kubernetes.owners import GROUPS, OwnerPolicy, read_claim
 from ugm.integrations.kubernetes.reviews import TEMPLATES, Review, allowed, denied, read_review
 from ugm.kubernetes import ManifestError, NamespaceTerms, PodTerms, pod_usage, read_pod
 from ugm.kubernetes.manifests import Fields
+from ugm.kubernetes.variants import NOTHING
 from ugm.partition import Admission, Subject, UserInQueue
 from ugm.resources import Resource
 
@@ -49,13 +50,21 @@ class PodAdmission:
         grants: the grants of the cluster.
         find_namespace: returns the settings of a namespace.
         policy: the pods that are charged, and their owners.
+        variants: as for `ugm.kubernetes.pod_usage`.
 
     Attributes:
         grants: the grants of the cluster.
     """
 
-    def __init__(self, grants: Grants, find_namespace: FindNamespace, policy: OwnerPolicy) -> None:
+    def __init__(
+        self,
+        grants: Grants,
+        find_namespace: FindNamespace,
+        policy: OwnerPolicy,
+        variants: Mapping[str, str] = NOTHING,
+    ) -> None:
         self.grants: Final = grants
+        self._variants: Final = variants
         self._find_namespace: Final = find_namespace
         self._policy: Final = policy
 
@@ -94,7 +103,7 @@ class PodAdmission:
 
     async def _create(self, review: Review) -> list[str]:
         owner = self._policy.owner_of_pod(review.creator, review.object, review.namespace)
-        pod = read_pod(review.object.values, await self._find_namespace(review.namespace))
+        pod = await self._read_pod(review.object, review.namespace)
         usage, duration = pod.usage + ONE_POD, deadline_of(review.object.mapping("spec"))
         if review.is_dry_run:
             return _require(await self._check(await self._subject(owner, pod), usage, duration))
@@ -104,13 +113,13 @@ class PodAdmission:
         except RequestError:
             # A repeated review differs from a confirmed charge, which has no promised end any more.
             held = await self.grants.run(lambda partition: partition.allocation(self.grants.ledger_id(name)))
-            if held is None or held.usage != usage:
+            if held is None or usage not in (held.usage, held.asked):
                 raise
         return await self._near_limits(name, usage)
 
     async def _resize(self, review: Review) -> list[str]:
         name = review.object.mapping("metadata").name("uid") or ""
-        before, after = (pod_usage(pod.values) for pod in (review.before, review.object))
+        before, after = (pod_usage(pod.values, self._variants) for pod in (review.before, review.object))
         growth = Resource({key: more for key, amount in (after - before).items() if (more := max(amount, 0))})
         if review.is_dry_run and growth:
             return _require(await self._check(self.grants.ledger_id(name), growth))
@@ -142,7 +151,7 @@ class PodAdmission:
             return []
         kept = before if is_update else None
         owner = self._policy.owner_of_template(review.creator, template, review.namespace, kept)
-        pod = read_pod(template.values, await self._find_namespace(review.namespace))
+        pod = await self._read_pod(template, review.namespace)
         subject = await self._subject(owner, pod)
         if owner.name == review.creator.name:
             await self._require_same_groups(subject, await self._subject(review.creator, pod))
@@ -174,6 +183,9 @@ class PodAdmission:
         return {limit.name for limit in limits if limit.kind == "group"}
 
     # Queries
+
+    async def _read_pod(self, pod: Fields, namespace: str) -> PodTerms:
+        return read_pod(pod.values, await self._find_namespace(namespace), variants=self._variants)
 
     async def _check(self, subject: Subject, usage: Resource, duration: int | None = None) -> Decision:
         return await self.grants.run(lambda partition: partition.check(subject, usage, duration=duration))

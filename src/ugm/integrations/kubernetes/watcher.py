@@ -18,6 +18,7 @@ from ugm.integrations.kubernetes.admission import ONE_POD, deadline_of
 from ugm.integrations.kubernetes.owners import OwnerPolicy
 from ugm.kubernetes import ManifestError, NamespaceTerms, pod_usage, read_namespace, read_pod
 from ugm.kubernetes.manifests import Fields
+from ugm.kubernetes.variants import NOTHING
 from ugm.partition import AllocationSpec, ApplicationInfo, OwnedAllocation, RunningApplication
 from ugm.resources import Resource
 
@@ -36,13 +37,23 @@ class Watcher:
         grants: the grants of the cluster.
         list_objects: lists the pods and namespaces.
         policy: the pods that are charged, and their owners.
+        variants: as for `ugm.kubernetes.pod_usage`. A pod that runs uses the variant of its node.
     """
 
-    def __init__(self, grants: Grants, list_objects: ListObjects, policy: OwnerPolicy) -> None:
+    def __init__(
+        self,
+        grants: Grants,
+        list_objects: ListObjects,
+        policy: OwnerPolicy,
+        variants: Mapping[str, str] = NOTHING,
+    ) -> None:
         self._grants: Final = grants
         self._list_objects: Final = list_objects
         self._policy: Final = policy
+        self._variants: Final = variants
         self._namespaces: dict[str, Mapping[str, Any]] = {}
+        #: The labels of the nodes, if they may name variants.
+        self._nodes: dict[str, Mapping[str, str]] = {}
         #: The pods whose charges are confirmed by the last list or by an event after it.
         self._confirmed: set[str] = set()
         #: The pods that have ended since the last list. An end may be lost while the quota service is away.
@@ -69,6 +80,9 @@ class Watcher:
         for uid in gone:
             await self._grants.end(uid)
         await self._read_namespaces()
+        if self._variants:
+            nodes = [one["metadata"] for one in await self._list_objects("/api/v1/nodes")]
+            self._nodes = {one["name"]: one.get("labels", NOTHING) for one in nodes}
         listed = map(Fields, await self._list_objects("/api/v1/pods"))
         pods = {pod.mapping("metadata").name("uid") or "": pod for pod in listed if self._is_charged(pod)}
         self._confirmed = {*pods}
@@ -90,7 +104,8 @@ class Watcher:
     async def _running(
         self, uid: str, pod: Fields, known: ApplicationInfo | None, parts: Mapping[str, Resource]
     ) -> RunningApplication:
-        allocations = _split(uid, pod_usage(pod.values) + ONE_POD, parts)
+        labels = self._nodes.get(pod.mapping("spec").name("nodeName") or "", NOTHING)
+        allocations = _split(uid, pod_usage(pod.values, self._variants, labels) + ONE_POD, parts)
         if known is not None:  # possibly charged after the ledger was read
             return RunningApplication(uid, known.user, known.queue_path, allocations)
         namespace = pod.mapping("metadata").name("namespace") or ""
@@ -126,7 +141,7 @@ def _parts(held: Mapping[str, OwnedAllocation]) -> dict[str, dict[str, Resource]
     """Return the allocations of each pod: the one with its uid, and increases, whose ids begin with the uid."""
     parts: dict[str, dict[str, Resource]] = {}
     for name, owned in held.items():
-        parts.setdefault(name.partition("/")[0], {})[name] = owned.allocation.usage
+        parts.setdefault(name.partition("/")[0], {})[name] = owned.allocation.asked
     return parts
 
 
