@@ -403,7 +403,7 @@ def partitions_can_be_used(config: SchedulerConfig) -> Iterator[Finding]:
     for index, partition in enumerate(config.partitions):
         try:
             Limits.compile(partition)
-            definitions_of(partition)
+            definitions_of(normal_form(partition))
             QueueSpecs.compile(partition.root)
             PlacementRules(partition.placement_rules)
         except RequestError as error:
