@@ -41,6 +41,7 @@ __all__ = [
     "read_cores",
     "read_fields",
     "read_memory",
+    "read_more",
     "read_new_file",
     "read_partition_config",
     "read_prefixes",
@@ -93,6 +94,11 @@ def _field(text: str) -> NameField:
 def read_cluster(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Resource | None:
     """Parse resources such as ``vcore=1000,memory=4Ti``; None without the option."""
     return None if text is None else _amounts([text])
+
+
+def read_more(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Resource:
+    """Parse resources such as ``gpu=1``; none without the option."""
+    return _amounts([] if text is None else [text])
 
 
 def read_amounts(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> Resource | None:

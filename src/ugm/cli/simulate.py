@@ -22,9 +22,11 @@ from ugm.cli.options import (
     read_cores,
     read_fields,
     read_memory,
+    read_more,
     read_new_file,
     read_partition_config,
     read_prefixes,
+    read_tag_values,
     read_tags,
 )
 from ugm.cli.output import PROBLEMS, exit_with_error, instant, print_json
@@ -151,6 +153,21 @@ class _Result(NamedTuple):
     metavar="QUANTITY",
     default="2Gi",
     help="Memory per processor, for jobs with unknown memory in the log; 0 for none.",
+)
+@click.option(
+    "--per-processor",
+    callback=read_more,
+    metavar="NAME=QUANTITY,...",
+    help="Further resources per processor, like gpu=1.",
+)
+@click.option(
+    "--variant",
+    "variants",
+    callback=read_tag_values,
+    metavar="NAME=FAMILY:VARIANT",
+    multiple=True,
+    help="The variant that jobs of a queue, group, site, user or executable request, such as queue2=gpu:a100; others "
+    "request any; may be repeated.",
 )
 @click.option(
     "--group-limits",

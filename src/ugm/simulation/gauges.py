@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import EffectiveLimit, Violation
+from ugm.families import SEPARATOR
 from ugm.identity import TrackingType, UserGroup
 from ugm.model import BUDGET
 from ugm.partition import Partition
@@ -101,7 +102,8 @@ class Gauge:
     configured: ConfiguredLimit
     #: The user, group or queue, or ``*`` for the group wildcard.
     name: str
-    #: Whether the free amount is known: the limit is fixed, and depends on nothing but the usage.
+    #: Whether the free amount is known: the limit is fixed, and depends on nothing but the usage. A request for any
+    #: variant of a resource that waits for one of them may get another one.
     is_exact: bool
     #: The part of the limit that a group of a quota model does not borrow; None for other limits.
     guaranteed: int | None = None
@@ -254,7 +256,8 @@ class ReplayGauges:
             # The limits of other quota models belong to no queue, so only the name distinguishes them.
             key = _LimitKey(limit.kind, limit.queue_path, limit.limit_name if is_tracked else limit.name, resource)
             configured = self.configured.setdefault(key, ConfiguredLimit(key, place, most))
-            gauge = self._gauges[subject] = Gauge(configured, name, is_tracked and not self.is_scheduled)
+            is_exact = is_tracked and not self.is_scheduled and SEPARATOR not in (resource or "")
+            gauge = self._gauges[subject] = Gauge(configured, name, is_exact)
             configured.gauges.append(gauge)
             if not gauge.is_exact:
                 self._unknown.append(gauge)

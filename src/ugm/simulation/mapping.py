@@ -12,8 +12,16 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, Literal, final, get_args
 
-from ugm.arguments import require_instance, require_items, require_iterable, require_mapping, require_whole
+from ugm.arguments import (
+    require_instance,
+    require_items,
+    require_iterable,
+    require_mapping,
+    require_resource,
+    require_whole,
+)
 from ugm.errors import RequestError
+from ugm.families import SEPARATOR
 from ugm.identity import ROOT, UserGroup, canonical_path
 from ugm.resources import Resource
 from ugm.simulation.swf import UNKNOWN, SwfRecord
@@ -66,6 +74,11 @@ class JobMapping:
     vcore_per_processor: int = 1000
     #: In bytes, for jobs with neither requested nor used memory in the log. With 0, they request no memory.
     memory_per_processor: int = 2 * _GIB
+    #: Further amounts per processor, for example of GPUs.
+    per_processor: Resource = field(default_factory=Resource)
+    #: The variants of these amounts that jobs request, by the name of one of their fields, such as ``queue2``. Of
+    #: several for a job, the first counts; a job without one requests any.
+    variants: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         levels = require_items("queue_levels", self.queue_levels)
@@ -77,12 +90,17 @@ class JobMapping:
             require_whole(name, getattr(self, name))
         for name in ("default_queue", "unknown_user"):
             require_instance(name, getattr(self, name), str)
+        amounts = require_resource("per_processor", self.per_processor)
+        for variant in require_mapping("variants", self.variants).values():
+            if require_instance("variants", variant, str).rpartition(SEPARATOR)[0] not in amounts:
+                raise RequestError("variants", variant, "expected family:variant with an amount per processor")
 
     def jobs(self, records: Iterable[SwfRecord]) -> Iterator[Job]:
         """Yield one job for each record.
 
         - Processors: the allocated, else the requested, else one; 0 counts as unknown.
         - Memory: the requested, else the used, else `memory_per_processor`; each multiplied by the processors.
+        - Other resources: `per_processor`, with the `variants`.
         - Run time: 0 if unknown, for example for a job that was cancelled before it ran.
 
         Raises:
@@ -96,7 +114,7 @@ class JobMapping:
             require_instance("records", record, SwfRecord)
             queue = queue_of(*[getattr(record, level) for level in self.queue_levels])
             user = require_user(record.user, record.group)
-            usage = usage_of(*self._size(record))
+            usage = usage_of(*self._size(record), self._requested_variants(record) if self.variants else ())
             tags = tags_of(*[getattr(record, field) for field in fields])
             wait = None if record.wait_time == UNKNOWN else record.wait_time
             requested = record.requested_time if record.requested_time > 0 else None
@@ -131,5 +149,15 @@ class JobMapping:
         memory = record.memory if record.requested_memory == UNKNOWN else record.requested_memory
         return processors, self.memory_per_processor if memory == UNKNOWN else memory * _KIB
 
-    def _usage(self, processors: int, memory: int) -> Resource:
-        return Resource(vcore=processors * self.vcore_per_processor, memory=processors * memory).without_zeros()
+    def _requested_variants(self, record: SwfRecord) -> tuple[str, ...]:
+        names = {self._name(level, getattr(record, level)) for level in DEFAULT_PREFIXES}
+        found: dict[str, str] = {}
+        for name, variant in self.variants.items():
+            if name in names:
+                found.setdefault(variant.rpartition(SEPARATOR)[0], variant)
+        return tuple(found.values())
+
+    def _usage(self, processors: int, memory: int, variants: tuple[str, ...]) -> Resource:
+        each = Resource(vcore=self.vcore_per_processor, memory=memory) + self.per_processor
+        typed = {variant: self.per_processor[variant.rpartition(SEPARATOR)[0]] for variant in variants}
+        return ((each + Resource(typed)) * processors).without_zeros()

@@ -27,6 +27,7 @@ from ugm.configuration import PartitionConfig
 from ugm.configuration.schedules import LAST_SECOND, NEVER
 from ugm.decision import Decision
 from ugm.errors import RequestError
+from ugm.families import Families
 from ugm.identity import UserGroup
 from ugm.partition import Partition
 from ugm.partition.config.compiled import ConfigSchedule
@@ -92,6 +93,9 @@ class Player:
         self._promises: Final = promises or any(
             report.model == Budgets.__name__ for report in partition.model_reports()
         )
+        config = partition.config
+        declared = None if config is None else config.ugm.families
+        self._families: Final = Families(declared) if declared else None
         self._jobs: Final = checked_jobs(jobs)
         self.next_job: Job | None = next(self._jobs, None)
         #: The jobs by application id. The waiting ones are pending in the partition.
@@ -184,7 +188,7 @@ class Player:
         if placement.queue_path is None:
             self.unplaced(job, placement)
             return
-        job_class = self._class_of(placement.queue_path, job)
+        job_class = self.class_of(placement.queue_path, job)
         if job_class.never:
             self._reject(job, job_class)
             return
@@ -198,13 +202,17 @@ class Player:
         else:
             self.wait(job, job_class, decision)
 
-    def _class_of(self, queue_path: str, job: Job) -> JobClass:
+    def class_of(self, queue_path: str, job: Job, usage: Resource | None = None) -> JobClass:
+        """Return the class of a job; None for the usage that it requests."""
         tags = tuple(sorted(job.tags.items())) if job.tags else ()
         duration = job.promised_time if self._promises else None
-        key = queue_path, job.user, job.usage, tags, duration
+        usage = usage or job.usage
+        if self._families is not None:
+            usage = self._families.normal(usage)
+        key = queue_path, job.user, usage, tags, duration
         job_class = self._classes.get(key)
         if job_class is None:
-            job_class = self._classes[key] = JobClass(queue_path, job.user, job.usage, duration)
+            job_class = self._classes[key] = JobClass(queue_path, job.user, usage, duration)
             self.made_class(tags, job_class)
         return job_class
 
@@ -215,6 +223,9 @@ class Player:
 
     def start(self, name: str, job: Job, job_class: JobClass) -> None:
         """Run a job that was granted."""
+        if self._families is not None and (held := self.partition.allocation(name)) is not None:
+            # Amounts of any variant are assigned now.
+            job_class = self.class_of(job_class.queue_path, job, held.usage)
         self._starts += 1
         running = RunningJob(self.now + job.run_time, self._starts, self.now, job, job_class)
         self.running[name] = running

@@ -17,8 +17,8 @@ The order of waiting jobs is one of these; equals are ordered by submission:
 Without shares in the configuration, all users have equal shares, and the half-life of usage is a week.
 
 A job that is denied waits for the first limit that denied it. If this limit has room after a round and the job still
-waits, it waits for the first limit that denies it then. For limits of quota models, budgets and reservations, and for
-limits that change by a schedule, the room is unknown, so it waits for them until it starts.
+waits, it waits for the first limit that denies it then. For limits of quota models, budgets, reservations and variants,
+and for limits that change by a schedule, the room is unknown, so it waits for them until it starts.
 
 If a job is denied although its group is within its guarantee, the group reclaims what it has lent
 (`ugm.Partition.plan_reclaim`). The evicted jobs wait again in their former order, and start again with their whole run
@@ -39,9 +39,11 @@ from ugm.arguments import require_callable, require_instance
 from ugm.budgets import Budgets
 from ugm.budgets.declared import declared_budget
 from ugm.configuration import PartitionConfig
+from ugm.configuration.family_rules import normal_config
 from ugm.configuration.schedules import NEVER
 from ugm.decision import Decision
 from ugm.errors import InvariantError
+from ugm.families import Families
 from ugm.identity import TrackingType
 from ugm.model import BUDGET, QuotaModel
 from ugm.partition import Partition
@@ -142,9 +144,11 @@ def simulate(  # noqa: PLR0913 - one for each option
         require_instance("recorder", recorder, Recorder)
     replayed, given = reserving(ordered(config, require_order(order)), reserves=reserves), list(models())
     if order == "share":
-        given.append(PeriodicShares(config))
+        given.append(PeriodicShares(normal_config(config)))
     budgets = [*map(declared_budget, config.ugm.budgets)]
     budgets += [budget for model in given if isinstance(model, Budgets) for budget in model.budgets]
+    if cluster is not None:
+        cluster = Families(config.ugm.families).normal(cluster, argument="cluster")
     timeline = Timeline(start, config, budgets)
     partition = Partition(replayed, cluster=cluster, models=given, group_limits=group_limits, clock=timeline.second)
     log = BudgetLog(partition, timeline, bool(budgets), bool(config.ugm.thresholds.shares))
@@ -378,7 +382,7 @@ class _Replay(Player):
             self.start(name, *self.stop_waiting(name))
         for one in evicted:
             self._evicted.add(one.job.application_id)
-            self.wait(one.job, one.job_class, None)
+            self.wait(one.job, self.class_of(one.job_class.queue_path, one.job), None)
 
     # Results
 

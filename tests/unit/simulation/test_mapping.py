@@ -93,3 +93,18 @@ def test_bad_times(times: tuple[int, int], said: str) -> None:
         Job(1, *times, "root.a", UserGroup("sue"), Resource())
 
     assert said == str(caught.value)
+
+
+def test_variants() -> None:
+    """The first variant of each resource that names a field of the job counts, for all of its further amounts."""
+    amounts, none = Resource({"gpu": 2, "card": 1}), {"vcore_per_processor": 0}
+    record = RECORD._replace(requested_memory=0)
+    variants = {"queue9": "gpu:t4", "site40": "gpu:a100", "queue2": "gpu:v100", "executable5": "card:x"}
+
+    usage = mapped(record, per_processor=amounts, variants=variants, **none).usage
+    assert usage == Resource({"gpu": 8, "gpu:a100": 8, "card": 4, "card:x": 4})
+    assert mapped(record, per_processor=amounts, **none).usage == Resource({"gpu": 8, "card": 4})
+    assert mapped(record._replace(partition=-1), per_processor=amounts, variants=variants).usage["gpu:v100"] == 8
+    for variant in ("a100", "tpu:v4"):
+        with pytest.raises(RequestError, match="expected family:variant with an amount per processor"):
+            JobMapping(per_processor=amounts, variants={"queue2": variant})

@@ -21,12 +21,15 @@ from ugm.config import (
     QueueConfig,
     QueueResources,
 )
+from ugm.families import Families
 from ugm.identity import ancestors
 from ugm.ordering.ratios import Ratio, fair_maximum
 from ugm.ordering.sort_settings import QueueSettings
 from ugm.simulation import Job, JobOrderName, JobRejection, LimitSummary, UserImpact, WaitingTime, simulate
 
 Mode = Literal["always", "unless-user-limited"]
+#: A workload, a configuration and a cluster.
+World = tuple[list[Job], PartitionConfig, Resource | None]
 
 SUE = UserGroup("sue", ("dev",))
 BOB = UserGroup("bob", ("dev", "test"))
@@ -164,14 +167,19 @@ def test_without_a_queue() -> None:
     )
 
 
-RESOURCES = st.fixed_dictionaries({}, optional={"vcore": st.integers(1, 6), "gpu": st.integers(0, 2)}).map(Resource)
-LIMITS = st.builds(
-    LimitConfig,
-    users=st.lists(st.sampled_from(["sue", "bob", "*"]), max_size=2, unique=True).map(tuple),
-    groups=st.lists(st.sampled_from(["dev", "test", "*"]), max_size=2, unique=True).map(tuple),
-    max_resources=RESOURCES.filter(lambda amounts: not amounts or any(amounts.values())),
-    max_applications=st.sampled_from([0, 0, 1, 2, 3]),
-)
+AMOUNTS = {"vcore": st.integers(1, 6), "gpu": st.integers(0, 2)}
+RESOURCES = st.fixed_dictionaries({}, optional=AMOUNTS).map(Resource)
+FAMILIES = Families({"gpu": ("a100", "v100")})
+
+
+def normal(amounts: dict[str, int]) -> Resource:
+    """Return amounts of models, with those of any model in addition."""
+    found = {**amounts, "gpu": sum(amount for name, amount in amounts.items() if "gpu" in name)}
+    return FAMILIES.normal(Resource(found).without_zeros())
+
+
+VARIANTS = dict.fromkeys(FAMILIES.family_of, st.integers(0, 2))
+MODELS = st.fixed_dictionaries({}, optional={**AMOUNTS, **VARIANTS}).map(normal)
 PROPERTIES = st.fixed_dictionaries(
     {},
     optional={
@@ -179,40 +187,44 @@ PROPERTIES = st.fixed_dictionaries(
         "priority.policy": st.sampled_from(["fence", "default"]),
     },
 )
-AMOUNTS = st.builds(QueueResources, max=st.none() | RESOURCES, guaranteed=st.none() | RESOURCES)
 COUNTS = st.sampled_from([0, 0, 1, 3])
-LEAVES = {
-    "properties": PROPERTIES,
-    "resources": AMOUNTS,
-    "max_applications": COUNTS,
-    "limits": st.lists(LIMITS, max_size=3).map(tuple),
-}
-TEMPLATES = st.none() | st.builds(ChildTemplate, properties=PROPERTIES, resources=AMOUNTS, max_applications=COUNTS)
-ROOTS = st.builds(
-    QueueConfig,
-    st.just("root"),
-    limits=st.lists(LIMITS, max_size=3).map(tuple),
-    queues=st.tuples(
-        st.builds(QueueConfig, st.just("a"), **LEAVES),
-        st.builds(QueueConfig, st.just("b"), declared_parent=st.booleans(), **LEAVES),
-    ),
-    max_applications=COUNTS,
-    child_template=TEMPLATES,
-)
 RULES = st.sampled_from([ANYWHERE, (), (PlacementRule(name="user", create=True),)])
-SETTINGS = st.builds(configured, ROOTS, RULES)
-CLUSTERS = st.none() | RESOURCES.map(lambda amounts: amounts + Resource(vcore=4))
-ARRIVALS = st.lists(
-    st.tuples(
-        st.integers(0, 3),
-        st.integers(0, 6),
-        st.sampled_from(["root.a", "root.b", "root.b.c", "root.d", "root.d.e", ""]),
-        st.sampled_from([SUE, BOB, EVE]),
-        RESOURCES,
-    ),
-    max_size=30,
-)
-MODES = st.sampled_from(["always", "unless-user-limited"])
+
+
+def settings_of(resources: st.SearchStrategy[Resource]) -> st.SearchStrategy[PartitionConfig]:
+    """Return a strategy of configurations with some amounts."""
+    limits = st.lists(
+        st.builds(
+            LimitConfig,
+            users=st.lists(st.sampled_from(["sue", "bob", "*"]), max_size=2, unique=True).map(tuple),
+            groups=st.lists(st.sampled_from(["dev", "test", "*"]), max_size=2, unique=True).map(tuple),
+            max_resources=resources.filter(lambda amounts: not amounts or any(amounts.values())),
+            max_applications=st.sampled_from([0, 0, 1, 2, 3]),
+        ),
+        max_size=3,
+    ).map(tuple)
+    amounts = st.builds(QueueResources, max=st.none() | resources, guaranteed=st.none() | resources)
+    leaves = {"properties": PROPERTIES, "resources": amounts, "max_applications": COUNTS, "limits": limits}
+    templates = st.builds(ChildTemplate, properties=PROPERTIES, resources=amounts, max_applications=COUNTS)
+    roots = st.builds(
+        QueueConfig,
+        st.just("root"),
+        limits=limits,
+        queues=st.tuples(
+            st.builds(QueueConfig, st.just("a"), **leaves),
+            st.builds(QueueConfig, st.just("b"), declared_parent=st.booleans(), **leaves),
+        ),
+        max_applications=COUNTS,
+        child_template=st.none() | templates,
+    )
+    return st.builds(configured, roots, RULES)
+
+
+def arrivals_of(resources: st.SearchStrategy[Resource]) -> st.SearchStrategy[list[Job]]:
+    """Return a strategy of workloads with some amounts."""
+    queues = st.sampled_from(["root.a", "root.b", "root.b.c", "root.d", "root.d.e", ""])
+    arrival = st.tuples(st.integers(0, 3), st.integers(0, 6), queues, st.sampled_from([SUE, BOB, EVE]), resources)
+    return st.lists(arrival, max_size=30).map(workload)
 
 
 def workload(arrivals: list[tuple[int, int, str, UserGroup, Resource]]) -> list[Job]:
@@ -221,6 +233,20 @@ def workload(arrivals: list[tuple[int, int, str, UserGroup, Resource]]) -> list[
     for number, (gap, run, queue, user, usage) in enumerate(arrivals, start=1):
         jobs.append(Job(number, (jobs[-1].submit_time if jobs else 0) + gap, run, queue, user, usage))
     return jobs
+
+
+MODES = st.sampled_from(["always", "unless-user-limited"])
+CORES = Resource(vcore=4)
+CLUSTERS = st.none() | RESOURCES.map(lambda amounts: amounts + CORES)
+PLAIN = st.tuples(arrivals_of(RESOURCES), settings_of(RESOURCES), CLUSTERS)
+TYPED = st.fixed_dictionaries(VARIANTS).map(Resource)
+#: With models of GPUs, and requests for any.
+TYPED_WORLDS = st.tuples(
+    arrivals_of(MODELS),
+    settings_of(MODELS).map(lambda one: replace(one, ugm=Extensions(families={"gpu": ("a100", "v100")}))),
+    st.none() | TYPED.map(lambda amounts: amounts + CORES),
+)
+WORLDS = PLAIN | TYPED_WORLDS
 
 
 def naive_key(partition: Any, cluster: Resource | None, order: JobOrderName, one: Job) -> tuple[object, int]:  # noqa: ANN401 - of queues that exist
@@ -283,11 +309,10 @@ def naive_waits(
     return waits
 
 
-@given(ARRIVALS.map(workload), SETTINGS, CLUSTERS, MODES, st.sampled_from(["fifo", "fair", "priority"]))
-def test_equals_the_naive_replay(
-    jobs: list[Job], config: PartitionConfig, cluster: Resource | None, mode: Mode, order: JobOrderName
-) -> None:
+@given(WORLDS, MODES, st.sampled_from(["fifo", "fair", "priority"]))
+def test_equals_the_naive_replay(world: World, mode: Mode, order: JobOrderName) -> None:
     """The outcome is that of asking for every waiting job, in the order, after each release."""
+    jobs, config, cluster = world
     report = simulate(jobs, config, cluster=cluster, group_limits=mode, order=order)
 
     waits = naive_waits(jobs, Partition(config, cluster=cluster, group_limits=mode), cluster, order)
@@ -299,9 +324,10 @@ def test_equals_the_naive_replay(
     assert WaitingTime.of(list(waits.values())) == report.waiting
 
 
-@given(ARRIVALS.map(workload), SETTINGS, CLUSTERS, MODES)
-def test_accounts_balance(jobs: list[Job], config: PartitionConfig, cluster: Resource | None, mode: Mode) -> None:
+@given(WORLDS, MODES)
+def test_accounts_balance(world: World, mode: Mode) -> None:
     """Every job has one fate, the seconds of the limits are all the waiting there was, and the self-check is clean."""
+    jobs, config, cluster = world
     report = simulate(jobs, config, cluster=cluster, group_limits=mode)
 
     assert len(jobs) == report.submitted == report.started + report.rejected
