@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ALLOWED",
     "BUDGET",
+    "COUNTED_KINDS",
+    "KEPT",
     "SUSPENDED",
     "Decision",
     "EffectiveLimit",
@@ -47,12 +49,31 @@ _LONGEST: Final = 200
 _MOST: Final = 3
 
 _OWNERS: Final = ("user", "group", "queue")
-#: The objects that limits on pending work count, by the first word of the kind of a violation.
-_COUNTED: Final = {"pending": "waiting requests", "submitted": "submitted applications"}
+
+
+class CountedKind(NamedTuple):
+    """A kind of objects that limits count, besides resources and running applications."""
+
+    name: str
+    #: The same after a number, in denials.
+    after_number: str
+    #: For end users.
+    for_people: str
+
+
+#: The kinds by the first word of the kind of a violation, as in `ugm.configuration.LimitExtensions`.
+COUNTED_KINDS: Final = {
+    "pending": CountedKind("pending requests", "requests pending", "waiting requests"),
+    "submitted": CountedKind("submitted applications", "applications submitted", "submitted applications"),
+}
+#: Those who need what is free, by the kind of a violation.
+_OTHERS: Final = {"reservation": "A request that has waited longer needs", "guarantee": "Other teams are guaranteed"}
 _ADMINISTRATOR: Final = "Waiting does not help: request less, or ask an administrator to raise the limit."
 
 #: The kind of the limits of accounts.
 BUDGET: Final = "budget"
+#: The kind of a violation by cards that others are guaranteed; see `ugm.families`.
+KEPT: Final = "guarantee"
 #: The kind of a violation for a whole quota model, whose state is unknown after a failure.
 SUSPENDED: Final = "suspended quota model"
 
@@ -409,16 +430,16 @@ def denial_for_people(violations: Iterable[Violation]) -> str:
 
 def _limit_sentence(violation: Violation) -> str:
     first, _, pending_owner = violation.kind.partition(" ")
-    counted = _COUNTED.get(first)
+    counted = COUNTED_KINDS.get(first)
     kind, resource = (pending_owner if counted else violation.kind), violation.resource
-    if kind == "reservation":
-        return "A request that has waited longer needs what is free."
+    if kind in _OTHERS:
+        return f"{_OTHERS[kind]} what is free."
     if resource is None and kind not in _OWNERS:
         return f"A limit of the kind {kind} does not allow this request."
     if kind == BUDGET and resource is not None:
         return _budget_sentence(_owner_text(kind, violation.name), resource, violation)
     limit, used, requested = (
-        f"{brief_amount(None, amount)} {counted or 'running applications'}"
+        f"{brief_amount(None, amount)} {counted.for_people if counted else 'running applications'}"
         if resource is None
         else amount_for_people(resource, amount)
         for amount in (violation.limit, violation.used, violation.requested)
@@ -467,10 +488,20 @@ def amount_for_people(resource: str, amount: Fraction | int, per: str = "") -> s
     if resource == MEMORY:
         digits = number.rstrip("KMGTPEi")
         return f"{digits} {number[len(digits) :]}B{after} of memory"
-    short = resource.rpartition("/")[2]
-    if short == "gpu":
-        return f"{number} GPU{ends}{after}"
+    short = _short_name(resource)
+    if short.startswith("GPUs"):
+        return f"{number} GPU{ends}{short.removeprefix('GPUs')}{after}"
     return f"{number} {short if ends else _singular(short)}{after}"
+
+
+def _short_name(resource: str) -> str:
+    """Return the name of a resource without its domain, as people write it.
+
+    >>> _short_name("nvidia.com/gpu:a100")
+    'GPUs (a100)'
+    """
+    family, _, variant = resource.rpartition("/")[2].partition(":")
+    return ("GPUs" if family == "gpu" else family) + (f" ({variant})" if variant else "")
 
 
 def _singular(name: str) -> str:

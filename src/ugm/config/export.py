@@ -18,6 +18,7 @@ from ugm.configuration import (
     QueueConfig,
     SchedulerConfig,
 )
+from ugm.configuration.fields import setting_texts
 from ugm.configuration.scheduler import Path
 from ugm.errors import RequestError, quote
 from ugm.identity import WILDCARD
@@ -140,7 +141,7 @@ class _Export:
         return replace(queue, queues=queues, limits=limits, ugm=self._extensions(queue.ugm, path))
 
     def _extensions(self, extensions: LimitExtensions, path: Path) -> LimitExtensions:
-        if extensions.max_pending or extensions.max_pending_resources or extensions.max_submitted:
+        if setting_texts(extensions, "schedule", "prefer"):
             self._leave_out((*path, "ugm"), "the limits on pending work are left out")
         if extensions.schedule:
             self._leave_out((*path, "ugm", "schedule"), "the schedule is left out; the other limits always apply")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple, TypeAlias, final
 
@@ -13,6 +13,7 @@ from ugm.identity import ROOT, is_text
 from ugm.resources import Resource
 
 __all__ = [
+    "COUNTED_FIELDS",
     "DEFAULT_PARTITION",
     "RESERVATION",
     "AcceptedNames",
@@ -85,15 +86,21 @@ class LimitExtensions(ConfigValue):
     """
 
     #: The maximum number of pending requests; 0 means unlimited.
-    max_pending: int = 0
+    max_pending: int = field(default=0, metadata={"counts": "pending"})
     #: The maximum sum of the amounts of pending requests. None means unlimited; so does a missing resource.
     max_pending_resources: Resource | None = None
     #: The maximum number of applications from their submission to their end, waiting or running; 0 means unlimited.
-    max_submitted: int = 0
+    max_submitted: int = field(default=0, metadata={"counts": "submitted"})
     #: The first entry that applies at a time counts.
     schedule: tuple[ScheduledLimit, ...] = ()
     #: Of a queue: the variants that amounts of any variant are assigned to first; those of queues below come before.
     prefer: tuple[str, ...] = ()
+
+
+#: The fields that limit a number of objects, by their kind in `ugm.decision.COUNTED_KINDS`.
+COUNTED_FIELDS: Final = {
+    each.metadata["counts"]: each.name for each in fields(LimitExtensions) if "counts" in each.metadata
+}
 
 
 @final

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ugm.decision import EffectiveLimit, Violation
+from ugm.decision import COUNTED_KINDS, EffectiveLimit, Violation
 from ugm.families import SEPARATOR
 from ugm.identity import TrackingType, UserGroup
 from ugm.model import BUDGET
@@ -234,7 +234,7 @@ class ReplayGauges:
             self._limits[subject] = self.partition.limits(_PROBE)
             self.partition.remove(_PROBE)
         for limit in self._limits[subject]:
-            if limit.kind == BUDGET or limit.kind.startswith(("pending ", "submitted ")):
+            if limit.kind == BUDGET or limit.kind.partition(" ")[0] in COUNTED_KINDS:
                 continue
             guaranteed: Mapping[str, int] = limit.guaranteed or {}
             if limit.max_applications and limit.kind in _TRACKED:

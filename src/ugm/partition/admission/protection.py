@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ugm.decision import Violation
+from ugm.decision import KEPT, Violation
 from ugm.families import SEPARATOR, Families, divide
 from ugm.identity import is_below
 from ugm.model import Claim, GuaranteedGroup, GuaranteeingModel, Guarantees
@@ -35,10 +35,9 @@ from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation
 from ugm.resources import Resource
 
-__all__ = ["KEPT", "OwnAmount", "UnmetGuarantee", "VariantProtection", "unsatisfiable"]
+__all__ = ["OwnAmount", "UnmetGuarantee", "VariantProtection", "unsatisfiable"]
 
-#: The kinds of violations: of a request, and of a configuration.
-KEPT: Final = "guarantee"
+#: The kind of a violation by a configuration.
 UNMET: Final = "guarantees"
 _NOTHING: Final[Mapping[str, int]] = {}
 

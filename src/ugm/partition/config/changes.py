@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ugm._json_values import JsonObject, attributes
 from ugm.configuration import PartitionConfig, ScheduledLimit, ThresholdConfig
 from ugm.configuration.fields import setting_texts
-from ugm.decision import Violation
+from ugm.decision import COUNTED_KINDS, Violation
 from ugm.identity import TrackingType
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.queues import QueueSpec, Quota
@@ -36,8 +36,6 @@ __all__ = [
 _Part: TypeAlias = tuple[str, str, str]
 #: Yields the parts of a configuration with their properties.
 _PartsOf: TypeAlias = Callable[[CompiledConfig], Iterator[tuple[_Part, dict[str, str]]]]
-#: The names of counts, by the kind of work that is limited.
-_COUNTS: Final = {"": "applications", "pending ": "pending requests", "submitted ": "submitted applications"}
 
 
 class Detail(NamedTuple):
@@ -193,7 +191,8 @@ def _texts(prefix: str, resources: Resource | None, applications: int = 0) -> di
 def _limits(compiled: CompiledConfig) -> Iterator[tuple[_Part, dict[str, str]]]:
     found: dict[_Part, dict[str, str]] = {}
     for kind, name, path, work, resource, amount in _limited(compiled):
-        label = _COUNTS[work] if resource is None else f"{work}{resource}"
+        counted = COUNTED_KINDS[work.strip()].name if work else "applications"
+        label = counted if resource is None else f"{work}{resource}"
         text = str(amount) if resource is None else format_amount(resource, amount)
         found.setdefault((f"{kind} limit", name, path), {})[label] = text
     return iter(found.items())

@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias, final
 from ugm.configuration import LimitConfig, LimitExtensions, PartitionConfig, PlacementRule, QueueConfig, ScheduledLimit
 from ugm.configuration.fields import to_data
 from ugm.configuration.model_kinds import ModelDefinition, definitions_of
-from ugm.configuration.scheduler import RESERVATION, require_thresholds
-from ugm.decision import LimitRise, Violation
+from ugm.configuration.scheduler import COUNTED_FIELDS, RESERVATION, require_thresholds
+from ugm.decision import COUNTED_KINDS, LimitRise, Violation
 from ugm.errors import RequestError, time_text
 from ugm.identity import WILDCARD, TrackingType, ancestors
 from ugm.queues import PlacementRules
@@ -77,7 +77,7 @@ class PendingViolation(Violation):
 
     def _what(self) -> str:
         if self.resource is None:
-            items = "applications submitted" if self.kind.startswith("submitted") else "requests pending"
+            items = COUNTED_KINDS[self.kind.partition(" ")[0]].after_number
             more = f", {self.requested} more requested" if self.requested else ""
             return f"{self.used} of {self.limit} {items}{more}"
         used, limit, requested, shortfall = (
@@ -182,7 +182,7 @@ def _named(
 
 
 def _maximum(place: str, name: str, settings: LimitExtensions) -> PendingMaximum | None:
-    counts = {PENDING_REQUESTS: settings.max_pending, SUBMITTED_APPLICATIONS: settings.max_submitted}
+    counts = {(work, None): getattr(settings, name) for work, name in COUNTED_FIELDS.items()}
     amounts: dict[Counted, int] = {counted: count for counted, count in counts.items() if count}
     amounts |= {("pending", resource): amount for resource, amount in (settings.max_pending_resources or {}).items()}
     return PendingMaximum(place, name, amounts) if amounts else None

@@ -32,7 +32,7 @@ from itertools import takewhile
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm._json_values import attributes
-from ugm.decision import EffectiveLimit, Violation
+from ugm.decision import COUNTED_KINDS, EffectiveLimit, Violation
 from ugm.identity import UserGroup
 from ugm.model import Claim
 from ugm.partition.config.compiled import (
@@ -387,14 +387,14 @@ class _Account:
     def limits(self) -> Iterator[EffectiveLimit]:
         """Yield the maximum with what counts for it: of requests, and of submitted applications."""
         (path, kind, name), (place, limit_name, most) = self.key, self.maximum
-        for count in (PENDING_REQUESTS, SUBMITTED_APPLICATIONS):
-            counted = [one for one in most if one[0] == count[0]]
+        for work in COUNTED_KINDS:
+            counted = [one for one in most if one[0] == work]
             if counted:
                 limit, usage = (
                     Resource({one[1]: amounts[one] for one in counted if one[1] is not None})
                     for amounts in (most, self.used)
                 )
-                where = f"{count[0]} {kind}", name, path, limit_name, place
+                where, count = (f"{work} {kind}", name, path, limit_name, place), (work, None)
                 yield EffectiveLimit(*where, limit or None, most.get(count, 0), usage, self.used.get(count, 0))
 
     def left(self) -> dict[Counted, int]:
