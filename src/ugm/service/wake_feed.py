@@ -73,7 +73,9 @@ class WakeFeed:
         if connection not in self._unsent:
             self._unsent[connection] = {}
             self._add(connection, self._woken.values())
-        self._changed.set()
+        self._send_unsent(connection)
+        if connection in self._waiting:
+            self._changed.set()
         self._task = self._task or asyncio.get_running_loop().create_task(self._run())
 
     def note_changes(self) -> None:
@@ -114,14 +116,18 @@ class WakeFeed:
     def _pass_on(self, woken: Iterable[AllocationRequest]) -> None:
         """Send requests to the clients that wait, and keep them for the others."""
         self._woken = self._pending(self._woken) | {one.allocation_id: one for one in woken}
-        for connection, unsent in self._unsent.items():
+        for connection in self._unsent:
             self._add(connection, woken)
-            if unsent and connection in self._waiting:
-                found = self._pending(unsent)
-                unsent.clear()
-                if found:
-                    self._waiting.discard(connection)
-                    self._send(connection, b'["woken",%b]\n' % WOKEN.encode(tuple(found.values())))
+            if connection in self._waiting:
+                self._send_unsent(connection)
+
+    def _send_unsent(self, connection: Connection) -> None:
+        """Send a client that waits what it has not got, if that is still pending."""
+        unsent = self._pending(self._unsent[connection])
+        self._unsent[connection] = {}
+        if unsent:
+            self._waiting.discard(connection)
+            self._send(connection, b'["woken",%b]\n' % WOKEN.encode(tuple(unsent.values())))
 
     def _add(self, connection: Connection, requests: Iterable[AllocationRequest]) -> None:
         """Keep the requests that are for a client."""
