@@ -1,6 +1,6 @@
 /**
  * The usage of one object over time: a plot with its present limit in the last hour, day or week. The text next to it has
- * the newest and the largest value; the CSV file has all values.
+ * the newest and the largest value, and that of a time which the reader enters; the CSV file has all values.
  *
  * @typedef {{kind: "queue" | "user" | "group" | "tree_node", name: string, tree?: string}} Subject
  * @typedef {{step: number, as_of: number, times: number[], usage: Record<string, (Amount | null)[]>, limits: Record<string, Amount>}} Samples
@@ -24,6 +24,9 @@ const MOST_HEADROOM = 4;
 
 const chosenRange = remembered("history range", "hour");
 const chosenResource = remembered("history of", "");
+
+/** The time whose value the reader has requested, as in a field: 2026-11-28T15:00; empty for none. */
+let chosenTime = "";
 
 /** The last answer, which is used until the next step. */
 const known = { address: "", until: 0, /** @type {Samples | null} */ samples: null };
@@ -70,6 +73,7 @@ export function historySection({ subject, samples }) {
       h("h3", { id: "history-heading" }, "History"),
       h("div", { role: "group", "aria-label": "Time range", class: "buttons" }, [...RANGES.keys()].map(rangeButton)),
       resources.length > 1 && choice("Of", resources.map((one) => [one, resourceName(one)]), chosen, choose),
+      samples && h("label", { class: "field" }, "At", h("input", { type: "datetime-local", value: chosenTime, on: { change: chooseTime } })),
       samples && h("a", { href: csv, download: "" }, "CSV"),
     ),
     samples && chosen ? plot(samples, chosen) : h("p", { class: "quiet" }, samples ? "No usage in this time range." : "The usage over time is known only for partitions with a store."),
@@ -83,6 +87,32 @@ function rangeButton(name) {
     refresh();
   };
   return h("button", { type: "button", key: name, "aria-pressed": String(name === rangeName()), on: { click } }, `Last ${name}`);
+}
+
+/**
+ * Show the value of a time, in the shortest range that contains it.
+ *
+ * @param {Event} event
+ */
+function chooseTime({ target }) {
+  chosenTime = /** @type {HTMLInputElement} */ (target).value;
+  const age = (Date.now() - Date.parse(chosenTime)) / 1000;
+  const range = [...RANGES].find(([, seconds]) => age < seconds);
+  if (range) chosenRange.set(range[0]);
+  refresh();
+}
+
+/**
+ * Describe the value of the time that the reader has entered.
+ *
+ * @param {Samples} samples
+ * @param {string} resource
+ */
+function valueThen({ times, usage }, resource) {
+  const seconds = Date.parse(chosenTime) / 1000;
+  const value = usage[resource]?.[times.filter((time) => time <= seconds).length - 1];
+  const isKnown = value !== undefined && value !== null && seconds <= Date.now() / 1000;
+  return h("p", { class: "readout", key: "then" }, `${momentText(seconds)}: `, isKnown ? `${exactText(resource, value)} used` : "not known");
 }
 
 /**
@@ -133,6 +163,7 @@ function plot(samples, resource) {
       h("span", { class: "axis end", "aria-hidden": "true" }, time(end)),
     ),
     h("p", { class: "readout" }, `${exactText(resource, newest)} in the newest step, at most ${exactText(resource, largest)}${limit === undefined ? "" : `; limit now ${exactText(resource, limit)}`}`),
+    chosenTime && valueThen(samples, resource),
     h("ul", { class: "legend" }, h("li", { class: "used" }, "Used"), limit !== undefined && h("li", { class: "limit" }, "Limit now", isAbove && " (above the plot)")),
   ];
 }
