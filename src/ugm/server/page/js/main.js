@@ -2,32 +2,32 @@
  * The page: it polls the data of the current route, and draws them.
  */
 
-import * as alerts from "./views/alerts.js";
-import * as applications from "./views/applications.js";
+import { alerts } from "./views/alerts.js";
+import { applications } from "./views/applications.js";
 import { get, path, ApiError } from "./base/api.js";
-import * as budgets from "./views/budgets.js";
-import * as check from "./views/check.js";
-import * as configuration from "./views/configuration.js";
-import * as denials from "./views/denials.js";
+import { budgets } from "./views/budgets.js";
+import { check } from "./views/check.js";
+import { configuration } from "./views/configuration.js";
+import { denials } from "./views/denials.js";
 import { draw, h } from "./base/dom.js";
 import { announce } from "./base/events.js";
 import { clock, counted } from "./base/format.js";
-import * as nodes from "./views/nodes.js";
+import { nodes } from "./views/nodes.js";
 import { choice } from "./parts/lists.js";
 import { live } from "./base/live.js";
 import { groupDetail, userDetail } from "./trees/owner.js";
 import { Poller } from "./base/polling.js";
-import * as preemption from "./views/preemption.js";
-import * as queues from "./trees/queues.js";
+import { preemption } from "./views/preemption.js";
+import { queues } from "./trees/queues.js";
 import { current, follow, link, route } from "./base/route.js";
-import * as service from "./views/service.js";
-import * as shares from "./views/shares.js";
+import { service } from "./views/service.js";
+import { shares } from "./views/shares.js";
 import { utilizationView } from "./views/utilization.js";
 import { summary } from "./parts/summary.js";
 import { loadTrees, treeView } from "./trees/trees.js";
-import * as waiting from "./views/waiting.js";
+import { waiting } from "./views/waiting.js";
 
-/** @type {Map<string, View>} */
+/** @type {Map<string, View<any>>} */
 const VIEWS = new Map(
   Object.entries({
     queues,
@@ -182,7 +182,7 @@ function moveFocus() {
 function header() {
   const { data, health } = state;
   const partitions = health?.partitions ?? [];
-  const has = (/** @type {View} */ { model, title }) => (model ? data?.models.includes(model) : title !== service.title || data?.partition?.has_service);
+  const has = (/** @type {View<any>} */ { model, title }) => (model ? data?.models.includes(model) : title !== service.title || data?.partition?.has_service);
   const open = (/** @type {string} */ partition) => {
     location.hash = link(current().view, "", {}, partition);
   };

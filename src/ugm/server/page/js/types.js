@@ -61,18 +61,42 @@
  *   priority: number, unpreemptable: boolean}[]}} Borrowers
  *
  * @typedef {{partition: string, view: string, name: string, query: Record<string, string>}} Route
+ * @typedef {import("./base/dom.js").Child} Child
+ */
+
+/**
+ * A view, whose data are T, and the detail of an object in it, whose data are D.
  *
- * @typedef {object} Detail the detail of an object of a view
- * @property {string} noun
- * @property {() => Promise<any>} load
- * @property {(data: any, view: any) => any} show describes the loaded data; `view` is what its view has loaded
- *
+ * @template T
+ * @template [D=any]
  * @typedef {object} View
  * @property {string} title
  * @property {string} [topic] what the server has to push to the view; other views poll
  * @property {string} [model] the class of quota models, or the kind of trees, without which a partition lacks the view
- * @property {() => Promise<any>} load
- * @property {(data: any) => any} show
+ * @property {() => Promise<T>} load
+ * @property {(data: T) => Child} show
  * @property {() => void} [shown] is called when the view is in the document
- * @property {Detail} [detail]
+ * @property {Detail<D, T>} [detail]
+ */
+
+/**
+ * @template D
+ * @template T
+ * @typedef {object} Detail
+ * @property {string} noun
+ * @property {() => Promise<D>} load
+ * @property {(data: D, view: T) => Child} show
+ */
+
+/**
+ * A column of a table or tree with rows of a type.
+ *
+ * @template T
+ * @typedef {object} Column
+ * @property {string} name the text of the head, and the label of each cell on a screen without heads
+ * @property {(one: T, index: number) => Child} show returns the content of a cell, or what follows the name of a row of a tree
+ * @property {string} [style] the classes of the head and the cells
+ * @property {string} [width]
+ * @property {string} [sort] the order by this column
+ * @property {(one: T) => Record<string, any>} [props] returns further attributes of a cell
  */

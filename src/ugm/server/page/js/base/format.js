@@ -5,22 +5,9 @@
  * 99.99 of 100 is not shown as 100.
  */
 
-const UNITS = /** @type {[string, bigint][]} */ ([
-  ["Ei", 1n << 60n],
-  ["Pi", 1n << 50n],
-  ["Ti", 1n << 40n],
-  ["Gi", 1n << 30n],
-  ["Mi", 1n << 20n],
-  ["Ki", 1n << 10n],
-]);
-/** Suffixes of counts that are too long to write out. */
-const COUNTS = /** @type {[string, bigint][]} */ ([
-  ["E", 10n ** 18n],
-  ["P", 10n ** 15n],
-  ["T", 10n ** 12n],
-  ["G", 10n ** 9n],
-  ["M", 10n ** 6n],
-]);
+/** The suffixes of bytes, and those of counts that are too long to write out, with their multiples; the largest first. */
+const UNITS = ["Ei", "Pi", "Ti", "Gi", "Mi", "Ki"].map((suffix, index) => /** @type {const} */ ([suffix, 1024n ** BigInt(6 - index)]));
+const COUNTS = ["E", "P", "T", "G", "M"].map((suffix, index) => /** @type {const} */ ([suffix, 1000n ** BigInt(6 - index)]));
 /** Display names of resources. */
 const NAMES = new Map([["vcore", "Cores"], ["memory", "Memory"]]);
 /** The digits of an amount in a narrow column. */
@@ -176,6 +163,15 @@ export function resourceName(resource) {
 export function sortedNames(names) {
   const rank = (/** @type {string} */ name) => (name === "vcore" ? 0 : name === "memory" ? 1 : 2);
   return [...names].sort((one, other) => rank(one) - rank(other) || byName(one, other));
+}
+
+/**
+ * Return the names of all resources of some amounts, sorted.
+ *
+ * @param {(Amounts | null)[]} amounts
+ */
+export function namesOf(amounts) {
+  return sortedNames([...new Set(amounts.flatMap((one) => Object.keys(one ?? {})))]);
 }
 
 /**

@@ -2,6 +2,8 @@
  * Choices of the reader that the browser remembers, such as columns.
  */
 
+import { redraw } from "./events.js";
+
 /** Prefix of the names in the storage, which the page shares with others of its origin. */
 const PREFIX = "ugm ";
 
@@ -10,8 +12,9 @@ const PREFIX = "ugm ";
  *
  * @param {string} name
  * @param {string} initial
+ * @param {() => void} [changed] is called after each choice
  */
-export function remembered(name, initial) {
+export function remembered(name, initial, changed = redraw) {
   let value = initial;
   try {
     value = localStorage.getItem(PREFIX + name) ?? initial;
@@ -28,6 +31,7 @@ export function remembered(name, initial) {
       } catch {
         // The storage is forbidden or full.
       }
+      changed();
     },
   };
 }

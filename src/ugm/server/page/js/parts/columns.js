@@ -4,7 +4,6 @@
  */
 
 import { h } from "../base/dom.js";
-import { redraw } from "../base/events.js";
 import { byName, limitShare, resourceName, sortedNames } from "../base/format.js";
 import { remembered } from "../base/settings.js";
 
@@ -38,10 +37,11 @@ export class Columns {
   /**
    * Choose resources by their shares, with a preference for those that are shown already.
    *
-   * @param {Map<string, number>} shares of all resources that are used, pending or limited; see `recordShare`
+   * @param {{usage: Amounts, pending?: Amounts, limits?: Amounts | null}[]} rows whose resources are used, pending or limited
    * @returns {{names: string[], hidden: string[]}} both sorted
    */
-  choose(shares) {
+  choose(rows) {
+    const shares = largestShares(rows);
     const score = (/** @type {string} */ name) => (shares.get(name) ?? 0) + (this.names.includes(name) ? MARGIN : 0);
     const basic = ["vcore", "memory"].filter((name) => shares.has(name) || !shares.size);
     const others = [...shares.keys()].filter((name) => !basic.includes(name)).sort((one, other) => score(other) - score(one) || byName(one, other));
@@ -53,10 +53,7 @@ export class Columns {
 
   /** Describe the field in which the reader chooses. */
   field() {
-    const set = (/** @type {string[]} */ names) => {
-      this.choice?.set(JSON.stringify(names));
-      redraw();
-    };
+    const set = (/** @type {string[]} */ names) => this.choice?.set(JSON.stringify(names));
     const box = (/** @type {string} */ text, /** @type {boolean} */ checked, /** @type {() => void} */ change) => h("label", { class: "check", key: text }, h("input", { type: "checkbox", checked, on: { change } }), text);
     const turn = (/** @type {string} */ name) => set(this.names.includes(name) ? this.names.filter((one) => one !== name) : [...this.names, name]);
     return h(
@@ -69,15 +66,19 @@ export class Columns {
 }
 
 /**
- * Record the used share of a limit, if it is the largest of the resource; without a limit, the share is 0.
+ * Return the largest used share of a limit for every resource; without a limit, the share is 0.
  *
- * @param {Map<string, number>} shares
- * @param {string} name
- * @param {Amount} used
- * @param {Amount | undefined} limit undefined for none
+ * @param {{usage: Amounts, pending?: Amounts, limits?: Amounts | null}[]} rows
  */
-export function recordShare(shares, name, used, limit) {
-  const share = limit === undefined ? 0 : limitShare(used, limit);
-  // Resources that are used without a limit come before unused ones.
-  shares.set(name, Math.max(shares.get(name) ?? 0, share, Number(used) > 0 ? 0.001 : 0));
+function largestShares(rows) {
+  /** @type {Map<string, number>} */
+  const shares = new Map();
+  for (const { usage, pending, limits } of rows) {
+    for (const name of new Set([usage, pending ?? {}, limits ?? {}].flatMap(Object.keys))) {
+      const [used, limit] = [usage[name] ?? 0, limits?.[name]];
+      // Resources that are used without a limit come before unused ones.
+      shares.set(name, Math.max(shares.get(name) ?? 0, limit === undefined ? 0 : limitShare(used, limit), Number(used) > 0 ? 0.001 : 0));
+    }
+  }
+  return shares;
 }

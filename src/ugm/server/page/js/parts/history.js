@@ -9,7 +9,7 @@
 
 import { get, orNull, path } from "../base/api.js";
 import { h } from "../base/dom.js";
-import { redraw, refresh } from "../base/events.js";
+import { refresh } from "../base/events.js";
 import { amountText, clock, exactText, momentText, resourceName, shareOf, sortedNames } from "../base/format.js";
 import { remembered } from "../base/settings.js";
 import { choice } from "./lists.js";
@@ -22,7 +22,7 @@ const HEIGHT = 200;
 /** The largest limit, in multiples of the largest value, that determines the scale. */
 const MOST_HEADROOM = 4;
 
-const chosenRange = remembered("history range", "hour");
+const chosenRange = remembered("history range", "hour", refresh);
 const chosenResource = remembered("history of", "");
 
 /** The time whose value the reader has requested, as in a field: 2026-11-28T15:00; empty for none. */
@@ -59,10 +59,6 @@ function rangeName() {
 export function historySection({ subject, samples }) {
   const resources = sortedNames(Object.keys(samples?.usage ?? {}));
   const chosen = resources.find((one) => one === chosenResource.get()) ?? scarcest(samples, resources);
-  const choose = (/** @type {string} */ resource) => {
-    chosenResource.set(resource);
-    redraw();
-  };
   const csv = `api/v1/${path("usage_history.csv")}?${new URLSearchParams({ ...subject, range: rangeName() })}`;
   return h(
     "section",
@@ -72,7 +68,7 @@ export function historySection({ subject, samples }) {
       { class: "tools" },
       h("h3", { id: "history-heading" }, "History"),
       h("div", { role: "group", "aria-label": "Time range", class: "buttons" }, [...RANGES.keys()].map(rangeButton)),
-      resources.length > 1 && choice("Of", resources.map((one) => [one, resourceName(one)]), chosen, choose),
+      resources.length > 1 && choice("Of", resources.map((one) => [one, resourceName(one)]), chosen, chosenResource.set),
       samples && h("label", { class: "field" }, "At", h("input", { type: "datetime-local", value: chosenTime, on: { change: chooseTime } })),
       samples && h("a", { href: csv, download: "" }, "CSV"),
     ),
@@ -82,11 +78,7 @@ export function historySection({ subject, samples }) {
 
 /** @param {string} name */
 function rangeButton(name) {
-  const click = () => {
-    chosenRange.set(name);
-    refresh();
-  };
-  return h("button", { type: "button", key: name, "aria-pressed": String(name === rangeName()), on: { click } }, `Last ${name}`);
+  return h("button", { type: "button", key: name, "aria-pressed": String(name === rangeName()), on: { click: () => chosenRange.set(name) } }, `Last ${name}`);
 }
 
 /**
@@ -98,8 +90,7 @@ function chooseTime({ target }) {
   chosenTime = /** @type {HTMLInputElement} */ (target).value;
   const age = (Date.now() - Date.parse(chosenTime)) / 1000;
   const range = [...RANGES].find(([, seconds]) => age < seconds);
-  if (range) chosenRange.set(range[0]);
-  refresh();
+  chosenRange.set(range?.[0] ?? rangeName());
 }
 
 /**

@@ -5,7 +5,7 @@
 import { gauge } from "./bars.js";
 import { h } from "../base/dom.js";
 import { amountText, exactText, resourceName, sortedNames, withUnit } from "../base/format.js";
-import { breakable, clipped, nameLink, resourceLabel, table } from "./tables.js";
+import { clipped, nameLink, queueLink, resourceLabel, table } from "./tables.js";
 
 /**
  * The text of a limit of a quota model, or of a limit on pending work, up to the sentence that all limits have in common.
@@ -86,11 +86,6 @@ export function owner(limit) {
   if (limit.kind === "queue") return ["queue ", queueLink(limit.queue_path || limit.name)];
   const view = VIEWS.get(limit.kind);
   return view ? [`${limit.kind} `, nameLink(view, limit.name), wildcard] : [`${limit.kind} ${limit.name}`, wildcard];
-}
-
-/** @param {string} path */
-export function queueLink(path) {
-  return nameLink("queues", path, { class: "path name-link" }, breakable(path));
 }
 
 /**

@@ -43,21 +43,22 @@ export function filters() {
 /**
  * Describe a list: its tools, its rows and the links to its other pages.
  *
- * @typedef {import("../base/dom.js").Child} Child
  * @param {Child[]} tools
  * @param {object} found
+ * @param {string} found.noun a row in a sentence
+ * @param {Child} [found.note] follows the tools
  * @param {number} found.total
  * @param {() => Child} found.rows describes the rows, if there are any
- * @param {string} found.none the text of an empty list
- * @param {string} found.noMatch the text if the filters leave nothing
+ * @param {string} [found.none] the text of an empty list
  * @param {Child} [found.pages]
  * @param {string} [found.text] the result of a search for screen readers
  */
-export function list(tools, { total, rows, none, noMatch, text = count(total), pages = pageLinks(total) }) {
+export function list(tools, { noun, note, total, rows, none, text = count(total), pages = pageLinks(total) }) {
+  const noMatch = `No ${noun} matches.`;
   const search = JSON.stringify([route.view, filters()]);
   if (filters().length && search !== announced) announce(`${text} found`);
   announced = search;
-  return [h("div", { class: "tools" }, ...tools), total ? rows() : emptyNote(filters().length ? noMatch : none), pages];
+  return [h("div", { class: "tools" }, tools, note && h("span", { class: "quiet" }, note)), total ? rows() : emptyNote(filters().length || !none ? noMatch : none), pages];
 }
 
 /**

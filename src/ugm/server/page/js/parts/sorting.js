@@ -16,8 +16,7 @@ export class Order {
    */
   constructor(view, initial, changed) {
     this.initial = initial;
-    this.changed = changed;
-    this.choice = remembered(`${view} order`, initial);
+    this.choice = remembered(`${view} order`, initial, changed);
     /** The possible orders; null for any. */
     /** @type {(string | undefined)[] | null} */
     this.known = null;
@@ -28,12 +27,6 @@ export class Order {
     return this.known?.includes(sorted) ?? true ? sorted : this.initial;
   }
 
-  /** @param {string} by */
-  sort(by) {
-    this.choice.set(by);
-    this.changed();
-  }
-
   /**
    * Describe the choice of an order.
    *
@@ -42,7 +35,7 @@ export class Order {
    */
   field(columns, more = []) {
     const orders = columns.flatMap(({ name, sort }) => (sort ? [/** @type {[string, string]} */ ([sort, name])] : []));
-    return choice("Order", [...orders, ...more], this.sorted, (by) => this.sort(by));
+    return choice("Order", [...orders, ...more], this.sorted, this.choice.set);
   }
 }
 
@@ -57,5 +50,5 @@ export class Order {
 export function columnHead(tag, props, { name, sort }, order) {
   if (!order || !sort) return h(tag, { ...props, title: order && name }, name);
   const direction = sort !== order.sorted ? "none" : sort === "name" ? "ascending" : "descending";
-  return h(tag, { ...props, title: name, "aria-sort": direction }, h("button", { type: "button", class: "sort", on: { click: () => order.sort(sort) } }, name));
+  return h(tag, { ...props, title: name, "aria-sort": direction }, h("button", { type: "button", class: "sort", on: { click: () => order.choice.set(sort) } }, name));
 }

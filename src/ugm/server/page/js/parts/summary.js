@@ -4,7 +4,7 @@
 
 import { gauge } from "./bars.js";
 import { h } from "../base/dom.js";
-import { Columns, recordShare } from "./columns.js";
+import { Columns } from "./columns.js";
 import { counted, resourceName } from "../base/format.js";
 
 /** The resources that are shown; the detail of the root has all of them. */
@@ -12,16 +12,8 @@ const columnChoice = new Columns(6);
 
 /** @param {Partition} partition */
 export function summary(partition) {
-  /** @type {Map<string, number>} */
-  const shares = new Map();
-  for (const name of new Set([partition.usage, partition.cluster ?? {}].flatMap(Object.keys))) recordShare(shares, name, partition.usage[name] ?? 0, partition.cluster?.[name]);
-  const { names } = columnChoice.choose(shares);
-  const counts = [
-    counted(partition.applications, "application"),
-    counted(partition.users, "user"),
-    counted(partition.groups, "group"),
-    counted(partition.queues, "queue"),
-  ];
+  const { names } = columnChoice.choose([{ usage: partition.usage, limits: partition.cluster }]);
+  const counts = /** @type {const} */ (["application", "user", "group", "queue"]).map((noun) => counted(partition[`${noun}s`], noun));
   return h(
     "dl",
     { class: "summary" },

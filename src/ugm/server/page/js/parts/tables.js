@@ -7,21 +7,6 @@ import { resourceName } from "../base/format.js";
 import { link, route } from "../base/route.js";
 import { columnHead } from "./sorting.js";
 
-/** @typedef {import("../base/dom.js").Child} Child */
-
-/**
- * A column of a table with rows of a type.
- *
- * @template T
- * @typedef {object} Column
- * @property {string} name the text of the head, and the label of each cell on a screen without heads
- * @property {(one: T, index: number) => Child} show returns the content of a cell
- * @property {string} [style] the classes of the head and the cells
- * @property {string} [width]
- * @property {string} [sort] the order by this column
- * @property {(one: T) => Record<string, any>} [props] returns further attributes of a cell
- */
-
 /**
  * Describe a table. The first column is the head of each row, or the second one if the first is a place.
  *
@@ -65,6 +50,30 @@ export function nameLink(view, name, props = {}, text = name) {
 
 /** Names with their own line. */
 export const CLIP = { class: "clip" };
+
+/**
+ * Describe a link to a queue.
+ *
+ * @param {string} path
+ */
+export function queueLink(path) {
+  return nameLink("queues", path, { class: "path name-link" }, breakable(path));
+}
+
+/** Columns of rows that belong to a user, to a queue, or to an allocation of an application. */
+export const USER = { name: "User", show: (/** @type {{user: string | null}} */ { user }) => user !== null && nameLink("users", user, CLIP) };
+export const QUEUE = { name: "Queue", style: "long", show: (/** @type {{queue_path?: string | null}} */ { queue_path: path }) => path && queueLink(path) };
+export const ALLOCATION = { name: "Request", show: (/** @type {{allocation_id: string, application_id: string}} */ one) => [clipped(one.allocation_id), ownerOf("applications", one.application_id)] };
+
+/**
+ * Describe a second line of a cell: of whom the row is.
+ *
+ * @param {string} view
+ * @param {string} name
+ */
+export function ownerOf(view, name) {
+  return h("span", { class: "quiet clip" }, "of ", nameLink(view, name, { class: null }));
+}
 
 /**
  * Describe a link from a list to the detail of an object in it.

@@ -7,7 +7,7 @@ import { gauge } from "../parts/bars.js";
 import { accounts } from "../views/budgets.js";
 import { h } from "../base/dom.js";
 import { refresh } from "../base/events.js";
-import { amountsText, count, counted, resourceName, sortedNames } from "../base/format.js";
+import { amountsText, count, counted, namesOf, resourceName } from "../base/format.js";
 import { historySection, loadHistory } from "../parts/history.js";
 import { chain } from "../parts/limits.js";
 import { choice } from "../parts/lists.js";
@@ -145,7 +145,7 @@ function chooser(data) {
 /** @param {OwnerData} data */
 function usageTable(data) {
   const found = [...nodes(data.usage.queues, "")];
-  const names = sortedNames([...new Set(found.flatMap(([node]) => Object.keys(node.resourceUsage)))]);
+  const names = namesOf(found.map(([node]) => node.resourceUsage));
   /** @typedef {(typeof found)[number]} Place */
   return table(
     "Usage by queue",

@@ -5,12 +5,12 @@
 import { get, orNull, path } from "../base/api.js";
 import { gauge } from "../parts/bars.js";
 import { h } from "../base/dom.js";
-import { amountsText, amountText, count, counted, sortedNames } from "../base/format.js";
+import { amountsText, amountText, count, counted, namesOf } from "../base/format.js";
 import { applicationTable } from "../views/applications.js";
 import { historySection, loadHistory } from "../parts/history.js";
 import { chain } from "../parts/limits.js";
 import { link, route } from "../base/route.js";
-import { table, resourceLabel } from "../parts/tables.js";
+import { resourceLabel, table } from "../parts/tables.js";
 import { every } from "./tree.js";
 
 /** The number of applications in the list. */
@@ -69,7 +69,7 @@ function facts(queue) {
 /** @param {QueueDetail} queue */
 function resources(queue) {
   const { usage, guaranteed, pending, headroom, maximum } = queue;
-  const names = sortedNames([...new Set([usage, queue.max_resources, maximum, guaranteed, pending, headroom].flatMap((amounts) => Object.keys(amounts ?? {})))]);
+  const names = namesOf([usage, queue.max_resources, maximum, guaranteed, pending, headroom]);
   const figure = (/** @type {string} */ name, /** @type {Amounts | null} */ amounts) => ({
     name,
     style: "number",

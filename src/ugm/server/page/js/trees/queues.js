@@ -4,7 +4,7 @@
 
 import { get, path } from "../base/api.js";
 import { gauge } from "../parts/bars.js";
-import { Columns, recordShare } from "../parts/columns.js";
+import { Columns } from "../parts/columns.js";
 import { h } from "../base/dom.js";
 import { announce, redraw } from "../base/events.js";
 import { amountsText, count, counted, resourceName } from "../base/format.js";
@@ -15,7 +15,7 @@ import { every, visible } from "./tree.js";
 import { Order } from "../parts/sorting.js";
 import { TreeGrid } from "./treegrid.js";
 
-/** @typedef {import("./treegrid.js").Column<import("./tree.js").Row>} Column */
+/** @typedef {import("./tree.js").Row} Row */
 
 /** The largest number of queues that are all open at first. */
 const MOST_OPEN = 60;
@@ -23,20 +23,16 @@ const MOST_OPEN = 60;
 const columnChoice = new Columns(4, "queues");
 const order = new Order("queues", "name", redraw);
 
-export const title = "Queues";
-export const topic = "queues";
-export { detail };
-
 /** @type {Map<string, boolean>} */
 const opened = new Map();
 let text = "";
 /** @type {Queue | null} */
 let last = null;
-let queues = 0;
+let total = 0;
 
-/** @type {TreeGrid<import("./tree.js").Row>} */
+/** @type {TreeGrid<Row>} */
 const grid = new TreeGrid({
-  label: title,
+  label: "Queues",
   style: "counts",
   order,
   go: (key) => {
@@ -48,21 +44,20 @@ const grid = new TreeGrid({
   },
 });
 
-export async function load() {
-  return live.tree() ?? get(path("queues"));
-}
+/** @type {View<Queue>} */
+export const queues = { title: "Queues", topic: "queues", load: async () => live.tree() ?? get(path("queues")), show, shown: () => grid.redraw(), detail };
 
 /** @param {Queue} root */
-export function show(root) {
+function show(root) {
   last = root;
   const all = [...every(root)];
-  queues = all.length;
-  const { names, hidden } = columnChoice.choose(shares(all));
+  total = all.length;
+  const { names, hidden } = columnChoice.choose(all.map(({ queue }) => ({ ...queue, limits: queue.max_resources })));
   grid.columns = [
-    { name: "Queue", kind: "name", sort: "name", show: ({ queue }) => queue.is_draining && h("span", { class: "badge quiet" }, "draining") },
-    ...names.map((name) => /** @type {Column} */ ({ name: resourceName(name), kind: "measure", sort: `of ${name}`, show: (row) => measure(name, row) })),
-    { name: "Running", kind: "number", sort: "applications", show: ({ queue }) => applications(queue) },
-    { name: "Pending", kind: "number", sort: "pending", show: ({ queue }) => (queue.pending_allocations ? count(queue.pending_allocations) : "–"), props: ({ queue }) => ({ title: amountsText(queue.pending) }) },
+    { name: "Queue", style: "name", sort: "name", show: ({ queue }) => queue.is_draining && h("span", { class: "badge quiet" }, "draining") },
+    ...names.map((name) => /** @type {Column<Row>} */ ({ name: resourceName(name), style: "measure", sort: `of ${name}`, show: (row) => measure(name, row) })),
+    { name: "Running", style: "number", sort: "applications", show: ({ queue }) => applications(queue) },
+    { name: "Pending", style: "number", sort: "pending", show: ({ queue }) => (queue.pending_allocations ? count(queue.pending_allocations) : "–"), props: ({ queue }) => ({ title: amountsText(queue.pending) }) },
   ];
   order.known = ["share", ...grid.columns.map(({ sort }) => sort)];
   arrange();
@@ -73,19 +68,14 @@ export function show(root) {
       h("label", { class: "field" }, "Find a queue", h("input", { type: "search", id: "search", on: { input: search }, value: text })),
       order.field(grid.columns, [["share", "Share of the limit"]]),
       columnChoice.field(),
-      h("span", { class: "quiet" }, counted(queues, "queue"), hidden.length > 0 && `; also counted: ${hidden.join(", ")}`),
+      h("span", { class: "quiet" }, counted(total, "queue"), hidden.length > 0 && `; also counted: ${hidden.join(", ")}`),
     ),
     grid.describe(),
   ];
 }
 
-/** Draw the visible rows again when the layout is known. */
-export function shown() {
-  grid.redraw();
-}
-
 function arrange() {
-  if (last) grid.rows = visible(last, { search: text, sort: order.sorted, isOpen: (queue, level) => opened.get(queue.queue_path) ?? (level === 1 || queues <= MOST_OPEN) });
+  if (last) grid.rows = visible(last, { search: text, sort: order.sorted, isOpen: (queue, level) => opened.get(queue.queue_path) ?? (level === 1 || total <= MOST_OPEN) });
 }
 
 function update() {
@@ -94,21 +84,8 @@ function update() {
 }
 
 /**
- * Return the largest used share of every resource in any queue.
- *
- * @param {import("./tree.js").Limited[]} found
- */
-function shares(found) {
-  const largest = new Map();
-  for (const { queue, ceilings } of found) {
-    for (const name of new Set([queue.usage, queue.pending, queue.max_resources ?? {}].flatMap(Object.keys))) recordShare(largest, name, queue.usage[name] ?? 0, ceilings.get(name)?.amount);
-  }
-  return largest;
-}
-
-/**
  * @param {string} name
- * @param {import("./tree.js").Row} row
+ * @param {Row} row
  */
 function measure(name, { queue, ceilings }) {
   const { amount, setBy } = ceilings.get(name) ?? {};

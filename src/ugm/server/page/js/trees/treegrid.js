@@ -5,21 +5,12 @@
  * except the one with the keyboard focus. Arrow keys move, open and close, as in any tree. Rows may be missing until they
  * are loaded.
  *
- * @typedef {import("../base/dom.js").Child} Child
  * @typedef {{key: string, name: string, level: number, position: number, siblings: number, isParent: boolean, isOpen: boolean}} GridRow
  */
 
 import { draw, h } from "../base/dom.js";
 import { route } from "../base/route.js";
 import { columnHead } from "../parts/sorting.js";
-
-/**
- * A column; `show` returns the content of a cell, or what follows the name of a row.
- *
- * @template R
- * @typedef {import("../parts/sorting.js").Sortable & {kind: "name" | "measure" | "number", show: (row: R) => Child,
- *   props?: (row: R) => Record<string, any>}} Column
- */
 
 /** The number of rows that are drawn above and below the visible part. */
 const MARGIN = 8;
@@ -61,8 +52,7 @@ export class TreeGrid {
 
   grid() {
     if (!this.rows.some((row) => row?.key === this.current)) this.current = this.rows.find(Boolean)?.key ?? "";
-    const measures = this.columns.filter((one) => one.kind === "measure").length;
-    const numbers = this.columns.filter((one) => one.kind === "number").length;
+    const [measures = 0, numbers = 0] = ["measure", "number"].map((style) => this.columns.filter((one) => one.style === style).length);
     return h(
       "div",
       {
@@ -73,7 +63,7 @@ export class TreeGrid {
         vars: { columns: measures, numbers },
         on: { keydown: (/** @type {KeyboardEvent} */ event) => this.key(event) },
       },
-      h("div", { role: "row", class: "row head", "aria-rowindex": 1 }, this.columns.map((one) => columnHead("div", { role: "columnheader", class: one.kind }, one, this.owner.order))),
+      h("div", { role: "row", class: "row head", "aria-rowindex": 1 }, this.columns.map((one) => columnHead("div", { role: "columnheader", class: one.style }, one, this.owner.order))),
       h("div", { role: "rowgroup", class: "rows", vars: { count: this.rows.length } }, this.numbers().map((number) => this.line(number))),
     );
   }
@@ -107,10 +97,10 @@ export class TreeGrid {
    * @param {R} row
    * @param {Column<R>} column
    */
-  cell(row, { name, kind, show, props }) {
-    if (kind !== "name") return h("div", { role: "gridcell", class: kind, ...props?.(row) }, h("span", { class: "measure-name", "aria-hidden": "true" }, name), show(row));
+  cell(row, { name, style, show, props }) {
+    if (style !== "name") return h("div", { role: "gridcell", class: style, ...props?.(row) }, h("span", { class: "measure-name", "aria-hidden": "true" }, name), show(row, 0));
     const twist = row.isParent ? `twist${row.isOpen ? " open" : ""}` : "twist none";
-    return h("div", { role: "rowheader", class: "name" }, h("span", { class: twist, "aria-hidden": "true" }), h("span", { class: "label", title: row.key }, row.name), show(row));
+    return h("div", { role: "rowheader", class: "name" }, h("span", { class: twist, "aria-hidden": "true" }), h("span", { class: "label", title: row.key }, row.name), show(row, 0));
   }
 
   /** Return the numbers of the visible rows and of some around them. */

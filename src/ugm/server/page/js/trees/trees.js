@@ -7,7 +7,7 @@ import { gauge } from "../parts/bars.js";
 import { h } from "../base/dom.js";
 import { refresh } from "../base/events.js";
 import { historySection, loadHistory } from "../parts/history.js";
-import { amountsText, amountText, briefText, count, counted, exactText, resourceName, sortedNames } from "../base/format.js";
+import { amountsText, amountText, briefText, count, counted, exactText, namesOf, resourceName, sortedNames } from "../base/format.js";
 import { addressChoice, addressField, emptyNote, list } from "../parts/lists.js";
 import { current, link, route } from "../base/route.js";
 import { Order } from "../parts/sorting.js";
@@ -48,6 +48,7 @@ export async function loadTrees() {
  * Create the view of one kind of tree.
  *
  * @param {"elastic" | "quota"} kind
+ * @returns {View<any>}
  */
 export function treeView(kind) {
   const words = KINDS[kind];
@@ -109,11 +110,11 @@ export function treeView(kind) {
     const { names, data, from, above } = found;
     const { resource } = data;
     grid.columns = [
-      { name: words.noun === "group" ? "Group" : "Node", kind: "name", sort: "name", show: badges },
-      { name: `Used of the ${words.limited}`, kind: "measure", sort: "share", show: ({ amounts }) => usage(resource, amounts) },
-      ...words.measures.map((measure) => /** @type {import("./treegrid.js").Column<Row>} */ ({
+      { name: words.noun === "group" ? "Group" : "Node", style: "name", sort: "name", show: badges },
+      { name: `Used of the ${words.limited}`, style: "measure", sort: "share", show: ({ amounts }) => usage(resource, amounts) },
+      ...words.measures.map((measure) => /** @type {Column<Row>} */ ({
         name: heading(measure),
-        kind: "number",
+        style: "number",
         sort: measure,
         show: ({ amounts: { [measure]: amount } }) => (amount ? briefText(resource, amount) : "–"),
         props: ({ amounts: { [measure]: amount } }) => ({ class: `number ${amount ? measure : "quiet"}`, title: exactText(resource, amount ?? 0) }),
@@ -127,13 +128,12 @@ export function treeView(kind) {
       data.resources.length > 1 && addressChoice("resource", "Resource", sortedNames(data.resources).map((one) => [one, resourceName(one)]), data.resource),
       addressField("search", `Find a ${words.noun}`),
       order.field(grid.columns, ["used", words.limits[0] ?? ""].map((measure) => [measure, heading(measure)])),
-      h("span", { class: "quiet" }, data.resources.length === 1 && `${resourceName(data.resource)} of `, counted(data.nodes, words.noun)),
     ];
-    const noMatch = `No ${words.noun} matches.`;
+    const note = [data.resources.length === 1 && `${resourceName(data.resource)} of `, counted(data.nodes, words.noun)];
     return [
       suspended.length > 0 && h("p", { class: "error", key: "suspended" }, `Suspended after a failure, so that every request is denied: ${suspended.join(", ")}.`),
       data.mode && data.mode !== "normal" && h("p", { class: "error", key: "mode" }, `The manager of this tree is in mode ${data.mode}: every request is denied.`),
-      list(tools, { total: data.total, rows: () => grid.describe(), none: noMatch, noMatch, text: counted(data.total, "row"), pages: null }),
+      list(tools, { noun: words.noun, note, total: data.total, rows: () => grid.describe(), text: counted(data.total, "row"), pages: null }),
       kind === "quota" && data.total > 0 && held(above, "Consumers above their own node", "Every consumer is held by its own node."),
     ];
   }
@@ -200,7 +200,7 @@ export function treeView(kind) {
   function showDetail(data) {
     if (!data) return h("p", { class: "quiet" }, `There is no ${words.noun} ${route.name} now.`);
     const { node, above, samples } = data;
-    const names = sortedNames([...new Set(Object.values(node.amounts).flatMap(Object.keys))]);
+    const names = namesOf(Object.values(node.amounts));
     const parents = node.path.slice(0, -1).map((name, index) => [index > 0 && " › ", nodeLink(name)]);
     const amountsOf = (/** @type {string} */ name) => Object.fromEntries(Object.entries(node.amounts).map(([measure, amounts]) => [measure, amounts[name]]));
     return [

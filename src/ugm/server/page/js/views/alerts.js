@@ -15,50 +15,50 @@ import { get, path } from "../base/api.js";
 import { bar, gauge, hoursFigures } from "../parts/bars.js";
 import { h } from "../base/dom.js";
 import { ago, amountsText, count, counted, duration, hourUnit, momentText, whole } from "../base/format.js";
-import { owner, queueLink, reasons } from "../parts/limits.js";
+import { owner, reasons } from "../parts/limits.js";
 import { addressChoice, addressField, emptyNote, list, PAGE, pageOf } from "../parts/lists.js";
 import { route } from "../base/route.js";
-import { CLIP, clipped, nameLink, resourceLabel, table } from "../parts/tables.js";
+import { ALLOCATION, clipped, QUEUE, queueLink, resourceLabel, table, USER } from "../parts/tables.js";
 
 /** Coming changes. */
 const CHANGES = 10;
 const KINDS = /** @type {[string, string][]} */ ([["", "all limits"], ["user", "users"], ["group", "groups"], ["queue", "queues"], ["budget", "budgets"]]);
+const UNDECLARED = "No thresholds are declared for this partition. In its configuration, ugm: {thresholds: {shares: [80, 95]}} declares them.";
 
-export const title = "Alerts";
-export const topic = "users";
-
-/** @returns {Promise<Alerts>} */
-export async function load() {
-  const { search, kind } = route.query;
-  const [crossed, overdue, { changes }] = await Promise.all([
-    get(path("thresholds"), { search, kind, ...pageOf() }),
-    get(path("overdue"), { limit: PAGE }),
-    get(path("scheduled_changes"), { limit: CHANGES }),
-  ]);
-  return { crossed, overdue, changes, now: Date.now() / 1000 };
-}
-
-/** @param {Alerts} data */
-export function show({ crossed, overdue, changes, now }) {
-  const shares = crossed.shares.map((share) => `${share}%`).join(", ");
-  const undeclared = "No thresholds are declared for this partition. In its configuration, ugm: {thresholds: {shares: [80, 95]}} declares them.";
-  const [tools, ...limits] = list([addressField("search", "Find a limit"), addressChoice("kind", "Of", KINDS), h("span", { class: "quiet" }, shares && `thresholds of ${shares}: ${count(crossed.total)} exceeded`)], {
-    total: crossed.total,
-    rows: () => limitTable(crossed.crossed),
-    none: shares ? "No limit is above a threshold." : undeclared,
-    noMatch: shares ? "No limit above a threshold matches." : undeclared,
-  });
-  return [
-    tools,
-    h("h3", null, "Nearly full limits"),
-    limits,
-    h("h3", null, "Allocations after their promised end"),
-    overdue.total ? overdueTable(overdue.allocations) : emptyNote("None is overdue."),
-    overdue.total > overdue.allocations.length && h("p", { class: "quiet" }, `and ${count(overdue.total - overdue.allocations.length)} more`),
-    h("h3", null, "Coming changes of limits"),
-    changes.length ? h("ol", { class: "attempts" }, changes.map((one) => change(one, now))) : emptyNote("No schedule changes a limit."),
-  ];
-}
+/** @type {View<Alerts>} */
+export const alerts = {
+  title: "Alerts",
+  topic: "users",
+  async load() {
+    const { search, kind } = route.query;
+    const [crossed, overdue, { changes }] = await Promise.all([
+      get(path("thresholds"), { search, kind, ...pageOf() }),
+      get(path("overdue"), { limit: PAGE }),
+      get(path("scheduled_changes"), { limit: CHANGES }),
+    ]);
+    return { crossed, overdue, changes, now: Date.now() / 1000 };
+  },
+  show({ crossed, overdue, changes, now }) {
+    const shares = crossed.shares.map((share) => `${share}%`).join(", ");
+    const [tools, ...limits] = list([addressField("search", "Find a limit"), addressChoice("kind", "Of", KINDS)], {
+      noun: "limit above a threshold",
+      note: shares && `thresholds of ${shares}: ${count(crossed.total)} exceeded`,
+      total: crossed.total,
+      rows: () => limitTable(crossed.crossed),
+      none: shares ? "No limit is above a threshold." : UNDECLARED,
+    });
+    return [
+      tools,
+      h("h3", null, "Nearly full limits"),
+      limits,
+      h("h3", null, "Allocations after their promised end"),
+      overdue.total ? overdueTable(overdue.allocations) : emptyNote("None is overdue."),
+      overdue.total > overdue.allocations.length && h("p", { class: "quiet" }, `and ${count(overdue.total - overdue.allocations.length)} more`),
+      h("h3", null, "Coming changes of limits"),
+      changes.length ? h("ol", { class: "attempts" }, changes.map((one) => change(one, now))) : emptyNote("No schedule changes a limit."),
+    ];
+  },
+};
 
 /**
  * Describe the limits above a threshold, each with all thresholds that it has crossed.
@@ -99,9 +99,9 @@ function overdueTable(found) {
     "Allocations after their promised end",
     found,
     [
-      { name: "Allocation", width: "24%", show: (one) => [clipped(one.allocation_id), h("span", { class: "quiet clip" }, "of ", nameLink("applications", one.application_id, { class: null }))] },
-      { name: "User", show: ({ user }) => user !== null && nameLink("users", user, CLIP) },
-      { name: "Queue", style: "long", show: (one) => one.queue_path !== null && queueLink(one.queue_path) },
+      { ...ALLOCATION, name: "Allocation", width: "24%" },
+      USER,
+      QUEUE,
       { name: "Holds", style: "long", show: ({ usage }) => amountsText(usage) },
       { name: "Ended", show: ({ until, state }) => [ago(until), state === "terminating" && h("span", { class: "badge quiet" }, "terminating")], props: ({ until }) => ({ title: momentText(until) }) },
     ],

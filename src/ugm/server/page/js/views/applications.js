@@ -1,49 +1,53 @@
 /**
  * The view of applications, one page at a time, and the detail of one: its limits, and why its allocations are pending.
+ *
+ * @typedef {{applications: Application[], next: string | null, at: number}} ApplicationPage
  */
 
 import { get, orNull, path } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { amountsText, count, counted, duration } from "../base/format.js";
-import { chain, queueLink, reasons, requested } from "../parts/limits.js";
+import { chain, reasons, requested } from "../parts/limits.js";
 import { addressChoice, addressField, AGES, filters, list, PAGE, pageNavigation } from "../parts/lists.js";
 import { allocations } from "./preemption.js";
 import { link, route } from "../base/route.js";
-import { CLIP, detailLink, nameLink, table } from "../parts/tables.js";
+import { CLIP, detailLink, nameLink, QUEUE, queueLink, table, USER } from "../parts/tables.js";
 
 const STATES = /** @type {[string, string][]} */ ([["", "any"], ...["new", "accepted", "running", "completing", "failing"].map((state) => [state, state])]);
 
-export const title = "Applications";
-export const topic = "users";
-
-export async function load() {
-  const { search, user, queue, group, state, older_than, after } = route.query;
-  const data = await get(path("applications"), { search, user, queue, group, state, older_than, after, limit: PAGE });
-  return { ...data, at: Date.now() / 1000 };
-}
-
-/** @param {{applications: Application[], next: string | null, at: number}} data */
-export function show({ applications, next, at }) {
-  const { after, group } = route.query;
-  const text = `${next ? "more than " : ""}${counted(applications.length, "application")}`;
-  const tools = [
-    addressField("search", "Find"),
-    addressField("user", "User"),
-    addressField("queue", "Queue"),
-    group && addressField("group", "Group"),
-    addressChoice("state", "State", STATES),
-    addressChoice("older_than", "Age", AGES),
-    filters().length > 0 && h("span", { class: "quiet" }, text, " ", h("a", { href: link("applications") }, "Show all")),
-  ];
-  return list(tools, {
-    total: applications.length,
-    rows: () => applicationTable(applications, at),
-    none: "There is no application.",
-    noMatch: "No application matches.",
-    text,
-    pages: (after || next) && pageNavigation([["First page", after ? { after: "" } : null], ["Next", next ? { after: next } : null]]),
-  });
-}
+/** @type {View<ApplicationPage, any>} */
+export const applications = {
+  title: "Applications",
+  topic: "users",
+  async load() {
+    const { search, user, queue, group, state, older_than, after } = route.query;
+    const data = await get(path("applications"), { search, user, queue, group, state, older_than, after, limit: PAGE });
+    return { ...data, at: Date.now() / 1000 };
+  },
+  show({ applications: found, next, at }) {
+    const { after, group } = route.query;
+    const text = `${next ? "more than " : ""}${counted(found.length, "application")}`;
+    const tools = [addressField("search", "Find"), addressField("user", "User"), addressField("queue", "Queue"), group && addressField("group", "Group"), addressChoice("state", "State", STATES), addressChoice("older_than", "Age", AGES)];
+    return list(tools, {
+      noun: "application",
+      note: filters().length > 0 && [text, " ", h("a", { href: link("applications") }, "Show all")],
+      total: found.length,
+      rows: () => applicationTable(found, at),
+      none: "There is no application.",
+      text,
+      pages: (after || next) && pageNavigation([["First page", after ? { after: "" } : null], ["Next", next ? { after: next } : null]]),
+    });
+  },
+  detail: {
+    noun: "Application",
+    async load() {
+      const { name } = route;
+      const found = await orNull(get(path("application", name)));
+      return found?.allocations ? { ...found, held: await get(path("allocations"), { application: name, limit: PAGE }) } : found;
+    },
+    show: showDetail,
+  },
+};
 
 /**
  * Describe applications: the list of the view, or a table in a detail.
@@ -58,8 +62,8 @@ export function applicationTable(found, now = Date.now() / 1000) {
     found,
     [
       { name: "Application", width: "19%", show: ({ application_id: name }) => (isList ? detailLink(name) : nameLink("applications", name, CLIP)) },
-      { name: "User", show: ({ user }) => nameLink("users", user.name, CLIP) },
-      { name: "Queue", style: "long", width: "19%", show: (one) => queueLink(one.queue_path) },
+      { ...USER, show: ({ user }) => USER.show({ user: user.name }) },
+      { ...QUEUE, width: "19%" },
       { name: "State", style: "minor", show: ({ state }) => state },
       { name: "Age", style: "minor", width: "5rem", show: (one) => ageText(one.submitted_at, now) },
       { name: "Usage", style: "long", width: "20%", show: ({ usage }) => amountsText(usage) },
@@ -76,12 +80,6 @@ export function applicationTable(found, now = Date.now() / 1000) {
 export function ageText(at, now) {
   if (at === null) return h("span", { class: "quiet", title: "before the history of the server began" }, "longer");
   return now - at < 1 ? "<1 s" : duration(now - at);
-}
-
-async function loadDetail() {
-  const { name } = route;
-  const found = await orNull(get(path("application", name)));
-  return found?.allocations ? { ...found, held: await get(path("allocations"), { application: name, limit: PAGE }) } : found;
 }
 
 /** @param {any} data */
@@ -112,5 +110,3 @@ function waiting({ allocation, explanation }) {
   if (explanation.allowed) return h("p", { key: allocation.allocation_id }, `${request}: it would be granted now.`);
   return h("div", { key: allocation.allocation_id }, h("p", null, `${request}. `, explanation.can_wait ? "Waiting can help." : "Waiting cannot help."), reasons(explanation.violations));
 }
-
-export const detail = { noun: "Application", load: loadDetail, show: showDetail };

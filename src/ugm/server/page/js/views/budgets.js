@@ -12,30 +12,32 @@ import { get, path } from "../base/api.js";
 import { bar, hoursFigures } from "../parts/bars.js";
 import { h } from "../base/dom.js";
 import { counted, duration, hourUnit, hoursText, momentText, whole } from "../base/format.js";
-import { queueLink } from "../parts/limits.js";
 import { addressChoice, addressField, list, pageOf } from "../parts/lists.js";
 import { route } from "../base/route.js";
-import { clipped, nameLink, table } from "../parts/tables.js";
+import { clipped, nameLink, queueLink, table } from "../parts/tables.js";
 
 const ORDERS = /** @type {[string, string][]} */ ([["", "used share"], ["remaining", "remaining"], ["exhausted", "exhausted first"], ["name", "name"]]);
 /** The views with a detail of an owner. */
 const OWNERS = new Map([["user", "users"], ["group", "groups"], ["queue", "queues"], ["elastic group", "elastic"], ["quota node", "quota"]]);
 
-export const title = "Budgets";
-export const topic = "users";
-export const model = "Budgets";
-
-/** @returns {Promise<Accounts>} */
-export function load() {
-  const { search, sort, budget, owner } = route.query;
-  return get(path("budgets"), { search, sort, budget, owner, ...pageOf() });
-}
-
-/** @param {Accounts} data */
-export function show(data) {
-  const tools = [addressField("search", "Find a budget or owner"), addressChoice("sort", "Order", ORDERS), h("span", { class: "quiet" }, counted(data.total, "account"), "; amounts in hours of each resource")];
-  return list(tools, { total: data.total, rows: () => accounts(data), none: "No budget is declared for this partition.", noMatch: "No budget or owner matches." });
-}
+/** @type {View<Accounts>} */
+export const budgets = {
+  title: "Budgets",
+  topic: "users",
+  model: "Budgets",
+  load() {
+    const { search, sort, budget, owner } = route.query;
+    return get(path("budgets"), { search, sort, budget, owner, ...pageOf() });
+  },
+  show: (data) =>
+    list([addressField("search", "Find a budget or owner"), addressChoice("sort", "Order", ORDERS)], {
+      noun: "budget or owner",
+      note: `${counted(data.total, "account")}; amounts in hours of each resource`,
+      total: data.total,
+      rows: () => accounts(data),
+      none: "No budget is declared for this partition.",
+    }),
+};
 
 /**
  * Return the table of accounts.
@@ -44,8 +46,9 @@ export function show(data) {
  */
 export function accounts(data) {
   const now = data.now ?? Date.now() / 1000;
-  const figure = (/** @type {string} */ name, /** @type {"settled" | "committed" | "remaining"} */ part) => ({
-    name,
+  const parts = /** @type {const} */ (["settled", "committed", "remaining"]);
+  const figure = (/** @type {typeof parts[number]} */ part) => ({
+    name: `${part[0]?.toUpperCase()}${part.slice(1)}`,
     style: "number",
     show: (/** @type {Account} */ one) => hoursText(one.resource, one[part]),
     props: (/** @type {Account} */ one) => ({ title: exactHours(one.resource, one[part]) }),
@@ -56,9 +59,7 @@ export function accounts(data) {
     [
       { name: "Account", width: "24%", show: (one) => [clipped(one.budget), owner(one), h("span", { class: "quiet clip", title: one.resource }, hourUnit(one.resource))] },
       { name: "Used of the limit", style: "bars", width: "24%", show: used },
-      figure("Settled", "settled"),
-      figure("Committed", "committed"),
-      figure("Remaining", "remaining"),
+      ...parts.map(figure),
       { name: "Renewed", style: "renewal", show: (one) => renewal(one, now) },
     ],
     { style: "list accounts wide", key: (one) => `${one.budget} ${one.scope} ${one.owner} ${one.resource}` },

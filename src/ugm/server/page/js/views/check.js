@@ -6,51 +6,39 @@
 import { path, post, ApiError } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { amountsText } from "../base/format.js";
-import { chain, queueLink, reasons, requested } from "../parts/limits.js";
+import { chain, reasons, requested } from "../parts/limits.js";
+import { queueLink } from "../parts/tables.js";
 import { announce, redraw } from "../base/events.js";
 
-export const title = "May I?";
+/** The fields: their names, labels, examples and further attributes. */
+const FIELDS = /** @type {[string, string, string, object][]} */ ([
+  ["user", "User", "sue", { required: true }],
+  ["groups", "Groups, if any", "physics, chemistry", {}],
+  ["queue", "Queue, if the rules do not choose it", "root.research", {}],
+  ["vcore", "Cores", "2.5 or 500m", { inputmode: "text" }],
+  ["memory", "Memory", "4Gi", {}],
+  ["others", "Other resources", "nvidia.com/gpu=1", {}],
+  ["hours", "Promised hours, for budgets", "1.5", { type: "number", min: "0.001", step: "any" }],
+]);
 
 /** @type {{explanation: Explanation & {placement: any} | null, error: string, user: string}} */
 const answer = { explanation: null, error: "", user: "" };
 
-export async function load() {
-  return null;
-}
-
-export function show() {
-  return [
+/** @type {View<null>} */
+export const check = {
+  title: "May I?",
+  load: async () => null,
+  show: () => [
     h("p", null, "Check whether one more allocation would be granted now. A check changes nothing."),
-    h(
-      "form",
-      { class: "check-form", id: "check", on: { submit } },
-      field("user", "User", "sue", { required: true }),
-      field("groups", "Groups, if any", "physics, chemistry"),
-      field("queue", "Queue, if the rules do not choose it", "root.research"),
-      field("vcore", "Cores", "2.5 or 500m", { inputmode: "text" }),
-      field("memory", "Memory", "4Gi"),
-      field("others", "Other resources", "nvidia.com/gpu=1"),
-      field("hours", "Promised hours, for budgets", "1.5", { type: "number", min: "0.001", step: "any" }),
-      h("div", { class: "submit" }, h("button", { type: "submit" }, "Ask")),
-    ),
+    h("form", { class: "check-form", id: "check", on: { submit } }, FIELDS.map(field), h("div", { class: "submit" }, h("button", { type: "submit" }, "Ask"))),
     h("section", { id: "answer", "aria-label": "Answer" }, result()),
-  ];
-}
+  ],
+};
 
-/**
- * @param {string} name
- * @param {string} label
- * @param {string} example
- * @param {Record<string, any>} [more]
- */
-function field(name, label, example, more = {}) {
-  return h(
-    "label",
-    { class: "field" },
-    label,
-    h("input", { name, autocomplete: "off", spellcheck: "false", autocapitalize: "none", "aria-describedby": `${name}-example`, ...more }),
-    h("span", { class: "quiet example", id: `${name}-example` }, `for example ${example}`),
-  );
+/** @param {FIELDS[number]} description */
+function field([name, label, example, more]) {
+  const input = h("input", { name, autocomplete: "off", spellcheck: "false", autocapitalize: "none", "aria-describedby": `${name}-example`, ...more });
+  return h("label", { class: "field" }, label, input, h("span", { class: "quiet", id: `${name}-example` }, `for example ${example}`));
 }
 
 /** @param {SubmitEvent} event */

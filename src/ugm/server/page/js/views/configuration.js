@@ -16,16 +16,18 @@ const MOST_LINES = 2000;
 const SOURCES = new Map([["file", "the file, "], ["upload", "an upload, "]]);
 const ROLES = new Map([["watch", "the file watcher"], ["signal", "a signal"], ["program", "the program"]]);
 
-export const title = "Configuration";
-
-/** @returns {Promise<ConfigurationData>} */
-export async function load() {
-  const [text, { attempts }, health] = await Promise.all([getText("config"), get("config/changes"), get("health")]);
-  return { text, attempts, health };
-}
+/** @type {View<ConfigurationData>} */
+export const configuration = {
+  title: "Configuration",
+  async load() {
+    const [text, { attempts }, health] = await Promise.all([getText("config"), get("config/changes"), get("health")]);
+    return { text, attempts, health };
+  },
+  show,
+};
 
 /** @param {ConfigurationData} data */
-export function show({ text, attempts, health }) {
+function show({ text, attempts, health }) {
   const { source, at } = health.configuration.in_force;
   const lines = text.split("\n");
   const since = source === "start" ? `In force since the start of the server, ${momentText(at)}` : `In force since ${momentText(at)}, from ${source === "file" ? "the file" : "an upload"}`;

@@ -14,26 +14,30 @@ import { nameLink } from "../parts/tables.js";
 const SHOWN = 100;
 const LOADED = 1000;
 
-export const title = "Denials";
-
-/** @returns {Promise<{records: Denial[], total: number} | null>} */
-export async function load() {
-  /** @type {{records: Denial[], counts: Record<string, number>} | null} */
-  const data = await orNull(get(path("history"), { kind: "denied", limit: LOADED }));
-  // An old record is among the newest if it was repeated.
-  const records = data?.records.sort((one, other) => other.last_at - one.last_at || other.last - one.last).slice(0, SHOWN) ?? [];
-  return data && { records, total: data.counts.denied ?? 0 };
-}
-
-/** @param {{records: Denial[], total: number} | null} data */
-export function show(data) {
-  if (!data) return emptyNote("The server keeps no history of this partition.");
-  const search = (route.query.search ?? "").toLowerCase();
-  const found = data.records.filter((record) => JSON.stringify(record, plain).toLowerCase().includes(search));
-  const tools = [addressField("search", "Find in these"), h("span", { class: "quiet" }, `${counted(data.total, "denial")} since the start, the newest ${count(data.records.length)} kinds here`)];
-  const none = "Nothing was denied yet.";
-  return list(tools, { total: found.length, rows: () => h("ol", { class: "denials" }, found.map(line)), none, noMatch: data.records.length ? "None of these." : none, pages: null });
-}
+/** @type {View<{records: Denial[], total: number} | null>} */
+export const denials = {
+  title: "Denials",
+  async load() {
+    /** @type {{records: Denial[], counts: Record<string, number>} | null} */
+    const data = await orNull(get(path("history"), { kind: "denied", limit: LOADED }));
+    // An old record is among the newest if it was repeated.
+    const records = data?.records.sort((one, other) => other.last_at - one.last_at || other.last - one.last).slice(0, SHOWN) ?? [];
+    return data && { records, total: data.counts.denied ?? 0 };
+  },
+  show(data) {
+    if (!data) return emptyNote("The server keeps no history of this partition.");
+    const search = (route.query.search ?? "").toLowerCase();
+    const found = data.records.filter((record) => JSON.stringify(record, plain).toLowerCase().includes(search));
+    return list([addressField("search", "Find in these")], {
+      noun: "denial",
+      note: `${counted(data.total, "denial")} since the start, the newest ${count(data.records.length)} kinds here`,
+      total: found.length,
+      rows: () => h("ol", { class: "denials" }, found.map(line)),
+      none: "Nothing was denied yet.",
+      pages: null,
+    });
+  },
+};
 
 /**
  * @param {string} _name

@@ -3,9 +3,8 @@
  */
 
 import { get, path } from "../base/api.js";
-import { h } from "../base/dom.js";
 import { redraw } from "../base/events.js";
-import { amountText, byName, count, counted, exactText, resourceName, sortedNames } from "../base/format.js";
+import { amountText, byName, count, counted, exactText, namesOf, resourceName } from "../base/format.js";
 import { addressField, emptyNote, list, pageLinks, pageOf } from "../parts/lists.js";
 import { route } from "../base/route.js";
 import { Order } from "../parts/sorting.js";
@@ -14,22 +13,18 @@ import { clipped, table } from "../parts/tables.js";
 /** Rows of a page. */
 const MOST = 100;
 
-export const title = "Nodes";
-
 const order = new Order("nodes", "name", redraw);
 
 /** @typedef {[name: string, offers: Amounts]} Node */
 
-/** @returns {Promise<Record<string, Amounts>>} */
-export function load() {
-  return get(path("nodes"));
-}
+/** @type {View<Record<string, Amounts>>} */
+export const nodes = { title: "Nodes", load: () => get(path("nodes")), show };
 
-/** @param {Record<string, Amounts>} nodes */
-export function show(nodes) {
-  const all = Object.entries(nodes);
+/** @param {Record<string, Amounts>} found */
+function show(found) {
+  const all = Object.entries(found);
   if (!all.length) return emptyNote("No node is registered: the size of the cluster limits nothing.");
-  const resources = sortedNames([...new Set(all.flatMap(([, offers]) => Object.keys(offers)))]);
+  const resources = namesOf(all.map(([, offers]) => offers));
   const search = (route.query.search ?? "").toLowerCase();
   const columns = [
     { name: "Node", sort: "name", width: "16rem", show: (/** @type {Node} */ [name]) => clipped(name) },
@@ -42,14 +37,14 @@ export function show(nodes) {
     })),
   ];
   order.known = columns.map(({ sort }) => sort);
-  const found = all.filter(([name]) => name.toLowerCase().includes(search)).sort(compare);
+  const kept = all.filter(([name]) => name.toLowerCase().includes(search)).sort(compare);
   const { offset, limit } = pageOf(MOST);
-  return list([addressField("search", "Find a node"), order.field(columns), h("span", { class: "quiet" }, counted(all.length, "node"), search && `; ${count(found.length)} found`)], {
-    total: found.length,
-    rows: () => table("Nodes", found.slice(offset, offset + limit), columns, { style: "list nodes stack", key: ([name]) => name, order }),
-    none: "",
-    noMatch: "No node matches.",
-    pages: pageLinks(found.length, MOST),
+  return list([addressField("search", "Find a node"), order.field(columns)], {
+    noun: "node",
+    note: [counted(all.length, "node"), search && `; ${count(kept.length)} found`],
+    total: kept.length,
+    rows: () => table("Nodes", kept.slice(offset, offset + limit), columns, { style: "list nodes stack", key: ([name]) => name, order }),
+    pages: pageLinks(kept.length, MOST),
   });
 }
 

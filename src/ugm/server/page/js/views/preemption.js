@@ -11,16 +11,18 @@
  * @typedef {{allocation_id: string, application_id: string, user: string | null, queue_path: string | null,
  *   usage: Amounts, node: string | null}} Owned
  * @typedef {{terminating: Owned[], placed: Owned[], timers: {queue_path: string, since: number, due: number}[]}} Status
+ * @typedef {{status: Status, waiting: import("./waiting.js").WaitingWork}} Preemption
+ * @typedef {{request: import("./waiting.js").Request, plan: Plan, at: number}} Planned
  */
 
 import { get, orNull, path, post } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { refresh } from "../base/events.js";
 import { amountsText, amountText, count, counted, momentText, withUnit } from "../base/format.js";
-import { queueLink, reasons } from "../parts/limits.js";
+import { reasons } from "../parts/limits.js";
 import { addressField, list, pageOf } from "../parts/lists.js";
 import { route } from "../base/route.js";
-import { CLIP, clipped, detailLink, nameLink, table } from "../parts/tables.js";
+import { clipped, detailLink, nameLink, QUEUE, queueLink, table, USER } from "../parts/tables.js";
 
 /** Names in a list. */
 const LISTED = 20;
@@ -51,21 +53,25 @@ const LAWS = new Map(Object.entries({
   not_needed: "nothing protects them, but other victims cost less or no plan exists",
 }));
 
-export const title = "Preemption";
-export const topic = "users";
-
 /** The last plan. A plan is made once, and again only if the reader requests it. */
 const known = { address: "", /** @type {{plan: Plan, at: number} | null} */ found: null };
 
-export async function load() {
-  const [status, waiting] = await Promise.all([get(path("preemption")), get(path("waiting"), { search: route.query.search, ...pageOf() })]);
-  return { status, waiting };
-}
+/** @type {View<Preemption, Planned | null>} */
+export const preemption = {
+  title: "Preemption",
+  topic: "users",
+  async load() {
+    const [status, waiting] = await Promise.all([get(path("preemption")), get(path("waiting"), { search: route.query.search, ...pageOf() })]);
+    return { status, waiting };
+  },
+  show,
+  detail: { noun: "Request", load: loadDetail, show: showDetail },
+};
 
-/** @param {{status: Status, waiting: import("./waiting.js").WaitingWork}} data */
-export function show({ status, waiting: { requests = [], total } }) {
+/** @param {Preemption} data */
+function show({ status, waiting: { requests = [], total } }) {
   return [
-    list([addressField("search", "Find a pending request"), h("span", { class: "quiet" }, counted(total, "request"))], { total, rows: () => requestTable(requests), none: "Nothing waits now, so nothing could be preempted.", noMatch: "No pending request matches." }),
+    list([addressField("search", "Find a pending request")], { noun: "pending request", note: counted(total, "request"), total, rows: () => requestTable(requests), none: "Nothing waits now, so nothing could be preempted." }),
     status.terminating.length > 0 && [h("h3", null, `${counted(status.terminating.length, "allocation")} terminating`), allocations(status.terminating)],
     status.placed.length > 0 && [h("h3", null, "Requests for which a plan has reserved capacity"), allocations(status.placed)],
     status.timers.length > 0 && [h("h3", null, "Queues above a lowered maximum"), h("ul", { class: "plain" }, status.timers.map((one) => h("li", { key: one.queue_path }, queueLink(one.queue_path), ` since ${momentText(one.since)}; reduced from ${momentText(one.due)} on`)))],
@@ -79,8 +85,8 @@ function requestTable(found) {
     found,
     [
       { name: "Request", show: (one) => detailLink(one.allocation_id) },
-      { name: "User", style: "minor", show: ({ user }) => nameLink("users", user, CLIP) },
-      { name: "Queue", style: "long", show: (one) => queueLink(one.queue_path) },
+      { ...USER, style: "minor" },
+      QUEUE,
       { name: "Requested", style: "long", show: ({ usage }) => amountsText(usage) },
     ],
     { style: "list wide", key: (one) => one.allocation_id },
@@ -98,7 +104,7 @@ function allocation(one) {
   return [clipped(one.allocation_id, "name-link"), " of ", nameLink("applications", one.application_id)];
 }
 
-/** @returns {Promise<{request: import("./waiting.js").Request, plan: Plan, at: number} | null>} */
+/** @returns {Promise<Planned | null>} */
 async function loadDetail() {
   const { name } = route;
   // Before the reader can choose another partition.
@@ -118,7 +124,7 @@ async function loadDetail() {
   return { request, ...found };
 }
 
-/** @param {{request: import("./waiting.js").Request, plan: Plan, at: number} | null} data */
+/** @param {Planned | null} data */
 function showDetail(data) {
   if (!data) return h("p", { class: "quiet" }, `There is no pending request ${route.name} now.`);
   const { request, plan, at } = data;
@@ -138,8 +144,6 @@ function showDetail(data) {
     others(plan.others),
   ];
 }
-
-export const detail = { noun: "Request", load: loadDetail, show: showDetail };
 
 /** @param {Victim} one */
 function victim(one) {

@@ -11,14 +11,11 @@ import { table } from "../parts/tables.js";
 /** Seconds after which the answer of the leader to a standby counts as late. */
 const LATE = 5;
 
-export const title = "Service";
-
-export function load() {
-  return orNull(get(path("service")));
-}
+/** @type {View<ServiceStatus | null>} */
+export const service = { title: "Service", load: () => orNull(get(path("service"))), show };
 
 /** @param {ServiceStatus | null} status */
-export function show(status) {
+function show(status) {
   if (!status) return emptyNote("This partition is not part of a service: it is in the process of this server.");
   return [
     status.outage && h("p", { class: "error", key: "outage" }, `The log accepts no changes: ${status.outage}`),

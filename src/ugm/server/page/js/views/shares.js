@@ -14,29 +14,29 @@ import { addressField, emptyNote, filters, list, pageOf } from "../parts/lists.j
 import { route } from "../base/route.js";
 import { clipped, CLIP, nameLink, table } from "../parts/tables.js";
 
-export const title = "Fair shares";
-export const topic = "users";
-export const model = "FairShares";
-
 /** The columns of users and of accounts. */
-/** @type {import("../parts/tables.js").Column<Ranked>[]} */
+/** @type {Column<Ranked>[]} */
 const FIGURES = [
   { name: "Used of the share", style: "bars", width: "36%", show: usedOfShare },
   { name: "Level", style: "number", show: ({ level }) => (level === "infinity" ? h("span", { title: "nothing is used" }, "∞") : decimal(number(level))), props: ({ level }) => ({ title: level }) },
   { name: "Usage", style: "number", show: ({ usage }) => decimal(number(usage)), props: ({ usage }) => ({ title: usage }) },
 ];
 
-/** @returns {Promise<Shares>} */
-export function load() {
-  return get(path("shares"), { search: route.query.search, ...pageOf() });
-}
+/** @type {View<Shares>} */
+export const shares = {
+  title: "Fair shares",
+  topic: "users",
+  model: "FairShares",
+  load: () => get(path("shares"), { search: route.query.search, ...pageOf() }),
+  show,
+};
 
 /** @param {Shares} data */
-export function show(data) {
+function show(data) {
   if (data.as_of === null) return emptyNote("No fair shares are declared for this partition.");
   const users = () => table("Users", data.users, [{ name: "Place", style: "place", width: "3.5rem", show: ({ place }) => count(place), props: ({ place }) => ({ title: `${counted(place - 1, "user")} of all come before` }) }, { name: "User", show: user }, ...FIGURES], { style: "list shares wide", key });
   return [
-    list([addressField("search", "Find a user or account"), h("span", { class: "quiet" }, counted(data.total, "user"), filters().length > 0 && " found", ", the best first")], { total: data.total, rows: users, none: "No user has shares or usage yet.", noMatch: "No user or account matches." }),
+    list([addressField("search", "Find a user or account")], { noun: "user or account", note: [counted(data.total, "user"), filters().length > 0 && " found", ", the best first"], total: data.total, rows: users, none: "No user has shares or usage yet." }),
     data.accounts.length > 0 && table("Accounts of these users", data.accounts, [{ name: "Account", show: (one) => clipped(one.path), props: (one) => ({ class: "indented", vars: { level: one.path.split("/").length - 1 } }) }, ...FIGURES], { style: "shares wide", key }),
     h("p", { class: "quiet" }, "The level is the part of the shares divided by the part of the usage of its account: above 1, less is used than the share. The mark of a bar is the share. The usage is decayed and weighted."),
   ];

@@ -6,21 +6,19 @@ import { get, path } from "../base/api.js";
 import { bar, figures } from "../parts/bars.js";
 import { h } from "../base/dom.js";
 import { refresh } from "../base/events.js";
-import { Columns, recordShare } from "../parts/columns.js";
+import { Columns } from "../parts/columns.js";
 import { amountsText, amountText, count, counted, resourceName, withUnit } from "../base/format.js";
-import { queueLink } from "../parts/limits.js";
 import { addressField, list, pageOf } from "../parts/lists.js";
 import { route } from "../base/route.js";
 import { Order } from "../parts/sorting.js";
-import { detailLink, table } from "../parts/tables.js";
-
-/** @typedef {import("../parts/tables.js").Column<LimitUtilization>} Column */
+import { detailLink, queueLink, table } from "../parts/tables.js";
 
 /**
  * Create the view of users or of groups.
  *
  * @param {"users" | "groups"} view
- * @param {Detail} detail
+ * @param {Detail<any, any>} detail
+ * @returns {View<{total: number, utilizations: LimitUtilization[]}>}
  */
 export function utilizationView(view, detail) {
   const noun = view.slice(0, -1);
@@ -35,41 +33,27 @@ export function utilizationView(view, detail) {
 
   /** @param {{total: number, utilizations: LimitUtilization[]}} data */
   function show({ total, utilizations }) {
-    const { names } = columnChoice.choose(shares(utilizations));
-    /** @type {Column[]} */
+    const { names } = columnChoice.choose(utilizations.map((one) => ({ ...one, limits: one.limit?.max_resources })));
+    /** @type {Column<LimitUtilization>[]} */
     const columns = [
       { name: detail.noun, sort: "name", show: ({ name }) => detailLink(name) },
       { name: "Nearest limit", sort: "share", style: "bars", width: "27%", show: nearest },
-      ...names.map((name) => /** @type {Column} */ ({ name: resourceName(name), sort: `usage of ${name}`, style: "number", show: ({ usage }) => amountText(name, usage[name] ?? 0) })),
+      ...names.map((name) => /** @type {Column<LimitUtilization>} */ ({ name: resourceName(name), sort: `usage of ${name}`, style: "number", show: ({ usage }) => amountText(name, usage[name] ?? 0) })),
       { name: "Running", sort: "applications", style: "number", show: (one) => count(one.running_applications) },
     ];
     if (view === "users") columns.push({ name: "Pending", sort: "pending", style: "number", show: (one) => (one.pending_allocations ? count(one.pending_allocations) : "–"), props: ({ pending }) => ({ title: amountsText(pending) }) });
     const note = `${counted(total, noun)}${route.query.search ? " found" : ""}${order.sorted === "share" ? ", the closest to a limit first" : ""}`;
-    return list([addressField("search", `Find a ${noun}`), addressField("queue", "Queue"), order.field(columns), columnChoice.field(), h("span", { class: "quiet" }, note)], {
+    return list([addressField("search", `Find a ${noun}`), addressField("queue", "Queue"), order.field(columns), columnChoice.field()], {
+      noun,
+      note,
       total,
       rows: () => table(view, utilizations, columns, { style: "list utilization stack", key: ({ name }) => name, order }),
       none: view === "users" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now.",
-      noMatch: `No ${noun} matches.`,
       text: counted(total, noun),
     });
   }
 
   return { title: `${detail.noun}s`, topic: view, load, show, detail };
-}
-
-/**
- * Return the largest used share of every resource.
- *
- * @param {LimitUtilization[]} utilizations
- */
-function shares(utilizations) {
-  /** @type {Map<string, number>} */
-  const found = new Map();
-  for (const one of utilizations) {
-    for (const [name, used] of Object.entries(one.usage)) recordShare(found, name, used, one.limit?.max_resources?.[name]);
-    for (const name of Object.keys(one.pending)) recordShare(found, name, 0, undefined);
-  }
-  return found;
 }
 
 /** @param {LimitUtilization} one */

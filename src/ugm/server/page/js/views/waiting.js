@@ -16,43 +16,36 @@ import { ageText } from "./applications.js";
 import { get, path } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { amountsText, count, counted } from "../base/format.js";
-import { queueLink, reasons } from "../parts/limits.js";
+import { reasons } from "../parts/limits.js";
 import { addressChoice, addressField, AGES, filters, list, pageOf } from "../parts/lists.js";
 import { link, route } from "../base/route.js";
-import { CLIP, clipped, nameLink, table } from "../parts/tables.js";
-
-/** @template T @typedef {import("../parts/tables.js").Column<T>} Column */
+import { ALLOCATION, CLIP, nameLink, ownerOf, QUEUE, queueLink, table, USER } from "../parts/tables.js";
 
 /** Requests whose place is explained. */
 const EXPLAINED = 100;
 /** What is listed: the value in the address and the text. */
 const LISTS = /** @type {[string, string][]} */ ([["", "requests"], ["applications", "applications"], ["users", "users"], ["order", "order explained"]]);
-/** The columns of every list of requests. */
-/** @type {Column<Pending>[]} */
-const REQUEST = [
-  { name: "Request", show: request },
-  { name: "User", show: ({ user }) => nameLink("users", user, CLIP) },
-  { name: "Queue", style: "long", show: (one) => queueLink(one.queue_path) },
-];
 /** @type {Column<Pending>} */
 const REQUESTED = { name: "Requested", style: "long", show: ({ usage, priority }) => [amountsText(usage), priority !== 0 && h("span", { class: "quiet" }, ` priority ${priority}`)] };
 
-export const title = "Waiting";
-export const topic = "users";
-
-/** @returns {Promise<WaitingWork | {turns: Turn[]}>} */
-export async function load() {
-  const { by = "", search, user, queue, application, older_than, sort } = route.query;
-  if (by === "order") return get(path("order"), { limit: EXPLAINED });
-  const parts = ["applications", "users"].includes(by) ? [by] : [];
-  return get(path("waiting", ...parts), { search, user, queue, application, older_than, sort, ...pageOf() });
-}
+/** @type {View<WaitingWork | {turns: Turn[]}>} */
+export const waiting = {
+  title: "Waiting",
+  topic: "users",
+  async load() {
+    const { by = "", search, user, queue, application, older_than, sort } = route.query;
+    if (by === "order") return get(path("order"), { limit: EXPLAINED });
+    const parts = ["applications", "users"].includes(by) ? [by] : [];
+    return get(path("waiting", ...parts), { search, user, queue, application, older_than, sort, ...pageOf() });
+  },
+  show,
+};
 
 /** @param {WaitingWork | {turns: Turn[]}} data */
-export function show(data) {
+function show(data) {
   const choice = addressChoice("by", "Show", LISTS);
-  const texts = { none: "Nothing waits now.", noMatch: "No pending request matches." };
-  if ("turns" in data) return list([choice, h("span", { class: "quiet" }, `the first ${counted(data.turns.length, "request")}`)], { ...texts, total: data.turns.length, rows: () => order(data.turns), pages: null });
+  const texts = { none: "Nothing waits now.", noun: "pending request" };
+  if ("turns" in data) return list([choice], { ...texts, note: `the first ${counted(data.turns.length, "request")}`, total: data.turns.length, rows: () => order(data.turns), pages: null });
   const noun = data.users ? "user" : data.applications ? "application" : "request";
   const tools = [
     choice,
@@ -61,9 +54,8 @@ export function show(data) {
     addressField("queue", "Queue"),
     addressChoice("older_than", "Age", AGES),
     addressChoice("sort", "Order", [["", "position"], ["age", "age"], ["name", "name"]]),
-    h("span", { class: "quiet" }, counted(data.total, noun), filters().length > 0 && " found"),
   ];
-  return list(tools, { ...texts, total: data.total, rows: () => (data.requests ? requests(data.requests, data.as_of) : sums(data)) });
+  return list(tools, { ...texts, note: [counted(data.total, noun), filters().length > 0 && " found"], total: data.total, rows: () => (data.requests ? requests(data.requests, data.as_of) : sums(data)) });
 }
 
 /**
@@ -89,22 +81,22 @@ function age(now) {
  * @param {number} now
  */
 function requests(found, now) {
-  return waitingTable("Pending requests", found, ({ position }) => position, [...REQUEST, age(now), REQUESTED, { name: "What blocks it", style: "why", width: "42%", show: why }]);
+  return waitingTable("Pending requests", found, ({ position }) => position, [ALLOCATION, USER, QUEUE, age(now), REQUESTED, { name: "What blocks it", style: "why", width: "42%", show: why }]);
 }
 
 /** @param {Turn[]} turns */
 function order(turns) {
   const reasons = (/** @type {Turn} */ one) => h("ul", { class: "reasons" }, one.reasons.map((reason) => h("li", null, reason)), !one.fits && h("li", null, "It does not fit yet: it exceeds ", queueLink(one.blocked_by), "."));
-  return waitingTable("Scheduling order", turns, (_, index) => index + 1, [...REQUEST, REQUESTED, { name: "Why it has this place", style: "why", width: "42%", show: reasons }]);
+  return waitingTable("Scheduling order", turns, (_, index) => index + 1, [ALLOCATION, USER, QUEUE, REQUESTED, { name: "Why it has this place", style: "why", width: "42%", show: reasons }]);
 }
 
 /** @param {WaitingWork} data */
 function sums({ users, applications, as_of: now }) {
   const noun = users ? "User" : "Application";
   /** @type {Column<Sum>} */
-  const last = users ? { name: "Running", show: (one) => count(one.running_applications ?? 0) } : { name: "Queue", style: "long", show: (one) => queueLink(one.queue_path ?? "root") };
+  const last = users ? { name: "Running", show: (one) => count(one.running_applications ?? 0) } : QUEUE;
   return waitingTable(`Pending requests by ${noun.toLowerCase()}`, users ?? applications ?? [], ({ position }) => position, [
-    { name: noun, show: (one) => (users ? nameLink("users", one.user, CLIP) : [nameLink("applications", one.application_id ?? "", CLIP), h("span", { class: "quiet clip" }, "of ", nameLink("users", one.user, { class: null }))]) },
+    { name: noun, show: (one) => (users ? nameLink("users", one.user, CLIP) : [nameLink("applications", one.application_id ?? "", CLIP), ownerOf("users", one.user)]) },
     { name: "Requests", show: requestsOf },
     age(now),
     { name: "Requested", style: "long", show: ({ pending }) => amountsText(pending) },
@@ -121,11 +113,6 @@ function requestsOf({ application_id: application, user, pending_allocations: nu
   const { by: _by, page: _page, ...query } = route.query;
   const href = link("waiting", "", { ...query, ...(application === undefined ? { user } : { application }) });
   return h("a", { href, "aria-label": `${counted(number, "request")} of ${application ?? user}` }, count(number));
-}
-
-/** @param {Pending} one */
-function request(one) {
-  return [clipped(one.allocation_id), h("span", { class: "quiet clip" }, "of ", nameLink("applications", one.application_id, { class: null }))];
 }
 
 /** @param {Request} one */
