@@ -127,7 +127,9 @@ def _unreached(tab: Page) -> tuple[int, list[str]]:
     tab.locator("body").evaluate("(body) => { body.tabIndex = -1; body.focus(); body.removeAttribute('tabindex'); }")
     tab.evaluate(_WATCH_FOCUS)
     controls: int = tab.evaluate(_CONTROLS)
-    for _ in range(controls + 1):
+    # A field for a time has a stop for each of its parts.
+    parts = 7 * tab.locator('[type="datetime-local"]').count()
+    for _ in range(controls + 1 + parts):
         tab.keyboard.press("Tab")
     reached: int = tab.evaluate("reached.size")
     return controls - reached, tab.evaluate("unclear")

@@ -6,10 +6,11 @@ import csv
 import re
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pytest
-from playwright.sync_api import Page, expect
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
 from starlette.applications import Starlette
 
 from support import page_server as pages
@@ -232,3 +233,53 @@ def test_waiting_work(page: Page, world: World) -> None:
     expect(rows.locator("th .clip:first-child")).to_have_text(["wait-1"])
     page.goto(f"{world.address}#/default/waiting?by=order")
     expect(rows.first.locator(".why li").first).to_contain_text("root.ml is the only one in root")
+
+
+FAMILIES = """
+partitions:
+- name: default
+  queues:
+  - name: root
+    limits: [{users: ["*"], maxresources: {gpu: 8, gpu:a100: 6}}]
+    queues: [{name: ml, resources: {max: {vcore: 64, memory: 512Gi, gpu: 8, gpu:a100: 4, gpu:v100: 8}}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def families() -> Iterator[str]:
+    """Serve a partition with GPUs of two models."""
+    partition = Partition(parse_config(FAMILIES).partition())
+    amounts = {"gpu": "6", "gpu:a100": "3", "gpu:v100": "3"}
+    partition.add_node(
+        "node", Resource.parse(**{"vcore": "64", "memory": "1Ti", "gpu": "8", "gpu:a100": "4", "gpu:v100": "4"})
+    )
+    partition.submit("app", UserGroup("sue"), "root.ml")
+    assert partition.allocate("first", "app", Resource.parse(**amounts))
+    with pages.served(partition) as address:
+        yield address
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1280), ("light", 390), ("dark", 390)])
+def test_families(browser: Browser, families: str, scheme: Literal["light", "dark"], width: int) -> None:
+    """A family of resources is one column or row that opens into its variants, in all places at once."""
+    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
+    tab.goto(f"{families}#/default/queues/root.ml")
+    buttons = tab.get_by_role("button", name="Variants of gpu")
+    names = tab.get_by_role("table", name="Resources").get_by_role("rowheader")
+    expect(names).to_have_text(["Cores", "Memory", "gpu"])
+    expect(buttons.first).to_have_attribute("aria-expanded", "false")
+    buttons.first.press("Enter")
+    expect(names).to_have_text(["Cores", "Memory", "gpu", "gpu:a100", "gpu:v100"])
+    expect(buttons.first).to_be_focused()
+    expect(buttons.first).to_have_attribute("aria-expanded", "true")
+    for view in ("queues", "queues/root.ml", "users", "users/sue", "nodes"):
+        tab.goto(f"{families}#/default/{view}")
+        tab.locator("#detail-heading" if "/" in view else "#heading").wait_for()
+        expect(tab.locator("#view")).to_contain_text("gpu:a100")
+        found = Axe().run(tab)
+        assert found.violations_count == 0, f"{view}: {found.generate_report()}"
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert tab.evaluate(pages.CUT_OFF) == []
+    buttons.first.click()
+    expect(tab.locator("#view")).not_to_contain_text("gpu:a100")
+    tab.close()

@@ -98,5 +98,6 @@
  * @property {string} [style] the classes of the head and the cells
  * @property {string} [width]
  * @property {string} [sort] the order by this column
+ * @property {string} [resource] whose amounts the column has
  * @property {(one: T) => Record<string, any>} [props] returns further attributes of a cell
  */

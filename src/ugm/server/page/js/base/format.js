@@ -156,19 +156,20 @@ export function resourceName(resource) {
 }
 
 /**
- * Sort names of resources: cores, memory, then the others by name.
+ * Sort names of resources: cores, memory, then the others by name, each with its variants.
  *
  * @param {string[]} names
  */
 export function sortedNames(names) {
   const rank = (/** @type {string} */ name) => (name === "vcore" ? 0 : name === "memory" ? 1 : 2);
-  return [...names].sort((one, other) => rank(one) - rank(other) || byName(one, other));
+  const family = (/** @type {string} */ name) => name.split(":", 1)[0] ?? name;
+  return [...names].sort((one, other) => rank(family(one)) - rank(family(other)) || byName(family(one), family(other)) || byName(one, other));
 }
 
 /**
  * Return the names of all resources of some amounts, sorted.
  *
- * @param {(Amounts | null)[]} amounts
+ * @param {readonly (Amounts | null | undefined)[]} amounts
  */
 export function namesOf(amounts) {
   return sortedNames([...new Set(amounts.flatMap((one) => Object.keys(one ?? {})))]);

@@ -5,6 +5,7 @@
 
 import { h } from "../base/dom.js";
 import { byName, limitShare, resourceName, sortedNames } from "../base/format.js";
+import { familyOf, shownNames } from "./families.js";
 import { remembered } from "../base/settings.js";
 
 /** The difference of shares at which a resource replaces one that is shown. */
@@ -35,7 +36,7 @@ export class Columns {
   }
 
   /**
-   * Choose resources by their shares, with a preference for those that are shown already.
+   * Choose resources by their shares, with a preference for those that are shown already. Open families have all variants.
    *
    * @param {{usage: Amounts, pending?: Amounts, limits?: Amounts | null}[]} rows whose resources are used, pending or limited
    * @returns {{names: string[], hidden: string[]}} both sorted
@@ -48,7 +49,8 @@ export class Columns {
     const { chosen } = this;
     this.known = sortedNames([...new Set([...basic, ...others, ...chosen])]);
     this.names = sortedNames(chosen.length ? chosen : [...basic, ...others.slice(0, Math.max(0, this.most - basic.length))]);
-    return { names: this.names, hidden: this.known.filter((name) => !this.names.includes(name)) };
+    const variants = shownNames(rows.flatMap(({ usage, pending, limits }) => [usage, pending, limits])).filter((name) => this.names.includes(familyOf(name)));
+    return { names: sortedNames([...this.names, ...variants]), hidden: this.known.filter((name) => !this.names.includes(name)) };
   }
 
   /** Describe the field in which the reader chooses. */
@@ -66,7 +68,7 @@ export class Columns {
 }
 
 /**
- * Return the largest used share of a limit for every resource; without a limit, the share is 0.
+ * Return the largest used share of a limit for every resource, a family with its variants; without a limit, it is 0.
  *
  * @param {{usage: Amounts, pending?: Amounts, limits?: Amounts | null}[]} rows
  */
@@ -79,6 +81,10 @@ function largestShares(rows) {
       // Resources that are used without a limit come before unused ones.
       shares.set(name, Math.max(shares.get(name) ?? 0, limit === undefined ? 0 : limitShare(used, limit), Number(used) > 0 ? 0.001 : 0));
     }
+  }
+  for (const [name, share] of shares) {
+    const family = familyOf(name);
+    if (shares.has(family) && shares.delete(name)) shares.set(family, Math.max(shares.get(family) ?? 0, share));
   }
   return shares;
 }

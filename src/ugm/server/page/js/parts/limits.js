@@ -4,7 +4,8 @@
 
 import { gauge } from "./bars.js";
 import { h } from "../base/dom.js";
-import { amountText, exactText, resourceName, sortedNames, withUnit } from "../base/format.js";
+import { amountText, exactText, namesOf, resourceName, withUnit } from "../base/format.js";
+import { shownNames } from "./families.js";
 import { clipped, nameLink, queueLink, resourceLabel, table } from "./tables.js";
 
 /**
@@ -24,7 +25,7 @@ const VIEWS = new Map([["user", "users"], ["group", "groups"]]);
  */
 
 /**
- * Split limits by resource. A limit binds if it leaves nothing, or less than the request.
+ * Split limits by resource. A limit binds if it leaves nothing, or less than the request. A variant that binds is always shown.
  *
  * @param {EffectiveLimit[]} limits
  * @param {Wanted} wanted
@@ -36,7 +37,8 @@ function linesOf(limits, wanted) {
       const free = BigInt(most) - BigInt(used);
       return { limit, resource, used, most, free, binds: free <= 0n || free < BigInt(wanted.get(resource) ?? 0) };
     };
-    const lines = sortedNames(Object.keys(limit.max_resources ?? {})).map((name) => line(name, limit.usage[name] ?? 0, limit.max_resources?.[name] ?? 0));
+    const shown = shownNames([limit.max_resources]);
+    const lines = namesOf([limit.max_resources]).map((name) => line(name, limit.usage[name] ?? 0, limit.max_resources?.[name] ?? 0)).filter(({ resource, binds }) => binds || shown.includes(resource ?? ""));
     return limit.max_applications ? [...lines, line(null, limit.running_applications, limit.max_applications)] : lines;
   });
 }

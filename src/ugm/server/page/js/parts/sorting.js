@@ -1,10 +1,11 @@
 /**
  * The order of rows, which the browser remembers: the heads of columns as buttons, and a field for screens without heads.
  *
- * @typedef {{name: string, sort?: string}} Sortable a column
+ * @typedef {{name: string, sort?: string, resource?: string}} Sortable a column
  */
 
 import { h } from "../base/dom.js";
+import { variantsButton } from "./families.js";
 import { remembered } from "../base/settings.js";
 import { choice } from "./lists.js";
 
@@ -47,8 +48,9 @@ export class Order {
  * @param {Sortable} column
  * @param {Order} [order] of rows that the reader can sort
  */
-export function columnHead(tag, props, { name, sort }, order) {
-  if (!order || !sort) return h(tag, { ...props, title: order && name }, name);
+export function columnHead(tag, props, { name, sort, resource }, order) {
+  const variants = variantsButton(resource);
+  if (!order || !sort) return h(tag, { ...props, title: order && name }, name, variants);
   const direction = sort !== order.sorted ? "none" : sort === "name" ? "ascending" : "descending";
-  return h(tag, { ...props, title: name, "aria-sort": direction }, h("button", { type: "button", class: "sort", on: { click: () => order.choice.set(sort) } }, name));
+  return h(tag, { ...props, title: name, "aria-sort": direction }, h("button", { type: "button", class: "sort", on: { click: () => order.choice.set(sort) } }, name), variants);
 }

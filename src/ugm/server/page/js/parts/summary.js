@@ -5,6 +5,7 @@
 import { gauge } from "./bars.js";
 import { h } from "../base/dom.js";
 import { Columns } from "./columns.js";
+import { variantsButton } from "./families.js";
 import { counted, resourceName } from "../base/format.js";
 
 /** The resources that are shown; the detail of the root has all of them. */
@@ -17,7 +18,7 @@ export function summary(partition) {
   return h(
     "dl",
     { class: "summary" },
-    names.map((name) => h("div", null, h("dt", { title: resourceName(name) }, resourceName(name)), h("dd", null, gauge(name, partition.usage[name] ?? 0, partition.cluster?.[name])))),
+    names.map((name) => h("div", null, h("dt", { title: resourceName(name) }, resourceName(name), variantsButton(name)), h("dd", null, gauge(name, partition.usage[name] ?? 0, partition.cluster?.[name])))),
     h("div", { class: "counts quiet" }, h("dt", { class: "unseen" }, "Counts"), h("dd", null, counts.join(" · "))),
   );
 }

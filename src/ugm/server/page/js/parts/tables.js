@@ -5,6 +5,7 @@
 import { h } from "../base/dom.js";
 import { resourceName } from "../base/format.js";
 import { link, route } from "../base/route.js";
+import { variantsButton } from "./families.js";
 import { columnHead } from "./sorting.js";
 
 /**
@@ -104,10 +105,10 @@ export function breakable(name) {
 }
 
 /**
- * Describe the name of a resource.
+ * Describe the name of a resource, with the button of a family.
  *
  * @param {string | null} resource
  */
 export function resourceLabel(resource) {
-  return breakable(resourceName(resource));
+  return [breakable(resourceName(resource)), variantsButton(resource)];
 }

@@ -7,7 +7,8 @@ import { gauge } from "../parts/bars.js";
 import { accounts } from "../views/budgets.js";
 import { h } from "../base/dom.js";
 import { refresh } from "../base/events.js";
-import { amountsText, count, counted, namesOf, resourceName } from "../base/format.js";
+import { amountsText, count, counted, resourceName } from "../base/format.js";
+import { shownNames } from "../parts/families.js";
 import { historySection, loadHistory } from "../parts/history.js";
 import { chain } from "../parts/limits.js";
 import { choice } from "../parts/lists.js";
@@ -145,7 +146,7 @@ function chooser(data) {
 /** @param {OwnerData} data */
 function usageTable(data) {
   const found = [...nodes(data.usage.queues, "")];
-  const names = namesOf(found.map(([node]) => node.resourceUsage));
+  const names = shownNames(found.map(([node]) => node.resourceUsage));
   /** @typedef {(typeof found)[number]} Place */
   return table(
     "Usage by queue",
@@ -153,7 +154,7 @@ function usageTable(data) {
     [
       { name: "Queue", show: ([, queue]) => nameLink("queues", queue, { ...CLIP, "aria-label": queue }, queue.slice(queue.lastIndexOf(".") + 1)), props: ([, , level]) => ({ vars: { level }, class: "indented" }) },
       { name: "Running", show: ([node]) => gauge(null, node.runningApplications.length, node.maxApplications || undefined) },
-      ...names.map((name) => ({ name: resourceName(name), show: (/** @type {Place} */ [node]) => gauge(name, node.resourceUsage[name] ?? 0, node.maxResources?.[name]) })),
+      ...names.map((name) => ({ name: resourceName(name), resource: name, show: (/** @type {Place} */ [node]) => gauge(name, node.resourceUsage[name] ?? 0, node.maxResources?.[name]) })),
     ],
     { style: "usage stack", key: ([, queue]) => queue },
   );

@@ -5,8 +5,9 @@
 import { get, orNull, path } from "../base/api.js";
 import { gauge } from "../parts/bars.js";
 import { h } from "../base/dom.js";
-import { amountsText, amountText, count, counted, namesOf } from "../base/format.js";
+import { amountsText, amountText, count, counted } from "../base/format.js";
 import { applicationTable } from "../views/applications.js";
+import { shownNames } from "../parts/families.js";
 import { historySection, loadHistory } from "../parts/history.js";
 import { chain } from "../parts/limits.js";
 import { link, route } from "../base/route.js";
@@ -69,7 +70,7 @@ function facts(queue) {
 /** @param {QueueDetail} queue */
 function resources(queue) {
   const { usage, guaranteed, pending, headroom, maximum } = queue;
-  const names = namesOf([usage, queue.max_resources, maximum, guaranteed, pending, headroom]);
+  const names = shownNames([usage, queue.max_resources, maximum, guaranteed, pending, headroom]);
   const figure = (/** @type {string} */ name, /** @type {Amounts | null} */ amounts) => ({
     name,
     style: "number",

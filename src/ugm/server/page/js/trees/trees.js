@@ -6,8 +6,9 @@ import { get, orNull, path } from "../base/api.js";
 import { gauge } from "../parts/bars.js";
 import { h } from "../base/dom.js";
 import { refresh } from "../base/events.js";
+import { shownNames } from "../parts/families.js";
 import { historySection, loadHistory } from "../parts/history.js";
-import { amountsText, amountText, briefText, count, counted, exactText, namesOf, resourceName, sortedNames } from "../base/format.js";
+import { amountsText, amountText, briefText, count, counted, exactText, resourceName, sortedNames } from "../base/format.js";
 import { addressChoice, addressField, emptyNote, list } from "../parts/lists.js";
 import { current, link, route } from "../base/route.js";
 import { Order } from "../parts/sorting.js";
@@ -200,7 +201,7 @@ export function treeView(kind) {
   function showDetail(data) {
     if (!data) return h("p", { class: "quiet" }, `There is no ${words.noun} ${route.name} now.`);
     const { node, above, samples } = data;
-    const names = namesOf(Object.values(node.amounts));
+    const names = shownNames(Object.values(node.amounts));
     const parents = node.path.slice(0, -1).map((name, index) => [index > 0 && " › ", nodeLink(name)]);
     const amountsOf = (/** @type {string} */ name) => Object.fromEntries(Object.entries(node.amounts).map(([measure, amounts]) => [measure, amounts[name]]));
     return [

@@ -4,7 +4,8 @@
 
 import { get, path } from "../base/api.js";
 import { redraw } from "../base/events.js";
-import { amountText, byName, count, counted, exactText, namesOf, resourceName } from "../base/format.js";
+import { amountText, byName, count, counted, exactText, resourceName } from "../base/format.js";
+import { shownNames } from "../parts/families.js";
 import { addressField, emptyNote, list, pageLinks, pageOf } from "../parts/lists.js";
 import { route } from "../base/route.js";
 import { Order } from "../parts/sorting.js";
@@ -24,12 +25,13 @@ export const nodes = { title: "Nodes", load: () => get(path("nodes")), show };
 function show(found) {
   const all = Object.entries(found);
   if (!all.length) return emptyNote("No node is registered: the size of the cluster limits nothing.");
-  const resources = namesOf(all.map(([, offers]) => offers));
+  const resources = shownNames(all.map(([, offers]) => offers));
   const search = (route.query.search ?? "").toLowerCase();
   const columns = [
     { name: "Node", sort: "name", width: "16rem", show: (/** @type {Node} */ [name]) => clipped(name) },
     ...resources.map((resource) => ({
       name: resourceName(resource),
+      resource,
       sort: `of ${resource}`,
       style: "number",
       show: (/** @type {Node} */ [, { [resource]: amount }]) => (amount === undefined ? "–" : amountText(resource, amount)),

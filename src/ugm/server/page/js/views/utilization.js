@@ -38,7 +38,7 @@ export function utilizationView(view, detail) {
     const columns = [
       { name: detail.noun, sort: "name", show: ({ name }) => detailLink(name) },
       { name: "Nearest limit", sort: "share", style: "bars", width: "27%", show: nearest },
-      ...names.map((name) => /** @type {Column<LimitUtilization>} */ ({ name: resourceName(name), sort: `usage of ${name}`, style: "number", show: ({ usage }) => amountText(name, usage[name] ?? 0) })),
+      ...names.map((name) => /** @type {Column<LimitUtilization>} */ ({ name: resourceName(name), resource: name, sort: `usage of ${name}`, style: "number", show: ({ usage }) => amountText(name, usage[name] ?? 0) })),
       { name: "Running", sort: "applications", style: "number", show: (one) => count(one.running_applications) },
     ];
     if (view === "users") columns.push({ name: "Pending", sort: "pending", style: "number", show: (one) => (one.pending_allocations ? count(one.pending_allocations) : "–"), props: ({ pending }) => ({ title: amountsText(pending) }) });
