@@ -78,7 +78,7 @@ def _detail(view: str, partition: str = "default", ready: str = "#detail-heading
     return Place(view, partition, ready)
 
 
-_PLOT: Final = "#history .plot svg"
+_PLOT: Final = "#history svg"
 _VIEWS: Final = (
     Place("queues", ready='[data-path="root.ml"] .gauge'),
     _detail("queues/root.ml", ready=_PLOT),

@@ -77,7 +77,7 @@ async function load() {
   const address = location.hash;
   const number = ++state.polls;
   try {
-    if (!state.health) state.health = await loadHealth();
+    if (!state.health) state.health = await get("health");
     if (!correctRoute()) return;
     const view = VIEWS.get(route.view);
     live.listen(poller.paused || document.hidden ? "" : view?.topic ?? "");
@@ -85,7 +85,7 @@ async function load() {
     const summary = { at: now, partition: route.partition };
     const keepsSummary = !live.isConnected && state.data && state.summary.partition === route.partition && now - state.summary.at < SUMMARY;
     const [health, partition, models, data, detail] = await Promise.all([
-      keepsSummary ? state.health : loadHealth(),
+      (keepsSummary && state.health) || get("health"),
       keepsSummary ? state.data?.partition ?? null : loadPartition(),
       loadModels(),
       view?.load(),
@@ -95,7 +95,7 @@ async function load() {
     if (number !== state.polls) return;
     if (!keepsSummary) state.summary = summary;
     if (state.error) announce("The server responds again.");
-    else if (health.reason && !state.health.reason) announce("The configuration file was refused.");
+    else if (health.reason && !state.health?.reason) announce("The configuration file was refused.");
     Object.assign(state, { health, data: { address, view: data, detail, models, partition }, at: Date.now() / 1000, error: "" });
   } catch (error) {
     if (number !== state.polls) return;
@@ -106,19 +106,10 @@ async function load() {
   render();
 }
 
-/**
- * Load the summary of the partition. While no process leads a service, only its status is available.
- *
- * @returns {Promise<Partition | null>}
- */
+/** Load the summary of the partition. While no process leads a service, only its status is available. */
 async function loadPartition() {
   const found = get(path());
   return route.view === "service" ? found.catch(() => null) : found;
-}
-
-/** @returns {Promise<Health>} */
-function loadHealth() {
-  return get("health");
 }
 
 /** Load the kinds of trees and the classes of quota models that the partition has. */
@@ -206,7 +197,7 @@ function menuButton() {
     state.isMenuOpen = !state.isMenuOpen;
     render();
   };
-  return h("button", { type: "button", class: "menu", "aria-expanded": String(state.isMenuOpen), on: { click } }, h("span", { class: "unseen" }, "View: "), VIEWS.get(route.view)?.title);
+  return h("button", { type: "button", class: "menu", "aria-expanded": String(state.isMenuOpen), on: { click } }, h("span", { class: "unseen" }, "View: "), VIEWS.get(route.view)?.title, h("span", { "aria-hidden": "true" }, state.isMenuOpen ? " ▴" : " ▾"));
 }
 
 function liveStatus() {
@@ -215,12 +206,8 @@ function liveStatus() {
     if (poller.paused) live.close();
     render();
   };
-  return h(
-    "div",
-    { class: "live" },
-    h("span", { class: state.error || isLate() ? "late" : "quiet" }, freshness()),
-    h("button", { type: "button", "aria-pressed": String(poller.paused), on: { click: pause } }, "Pause"),
-  );
+  const button = h("button", { type: "button", "aria-pressed": String(poller.paused), on: { click: pause } }, "Pause");
+  return h("div", { class: "live" }, h("span", { class: state.error || isLate() ? "late" : "quiet" }, freshness()), button);
 }
 
 /** Return whether an answer is overdue. */
@@ -261,7 +248,7 @@ function content() {
           "div",
           { class: "detail-top" },
           h("h2", { id: "detail-heading", class: "long-name", title: route.name, tabindex: "-1" }, h("span", { class: "quiet" }, `${detail.noun} `), route.name),
-          h("a", { class: "close", href: link(route.view, "", route.query) }, "Close"),
+          h("a", { href: link(route.view, "", route.query) }, "Close"),
         ),
         detail.show(data?.detail, data?.view),
       ),

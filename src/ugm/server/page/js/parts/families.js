@@ -48,5 +48,5 @@ export function variantsButton(name) {
     families.set(key(name ?? ""), !isOpen);
     redraw();
   };
-  return h("button", { type: "button", class: "variants", "aria-label": `Variants of ${name}`, "aria-expanded": String(isOpen), on: { click } });
+  return h("button", { type: "button", class: "variants", "aria-label": `Variants of ${name}`, "aria-expanded": String(isOpen), on: { click } }, isOpen ? "▴" : "▾");
 }

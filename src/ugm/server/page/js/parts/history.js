@@ -59,6 +59,7 @@ function rangeName() {
 export function historySection({ subject, samples }) {
   const resources = sortedNames(Object.keys(samples?.usage ?? {}));
   const chosen = resources.find((one) => one === chosenResource.get()) ?? scarcest(samples, resources);
+  const button = (/** @type {string} */ name) => h("button", { type: "button", key: name, "aria-pressed": String(name === rangeName()), on: { click: () => chosenRange.set(name) } }, `Last ${name}`);
   const csv = `api/v1/${path("usage_history.csv")}?${new URLSearchParams({ ...subject, range: rangeName() })}`;
   return h(
     "section",
@@ -67,18 +68,13 @@ export function historySection({ subject, samples }) {
       "div",
       { class: "tools" },
       h("h3", { id: "history-heading" }, "History"),
-      h("div", { role: "group", "aria-label": "Time range", class: "buttons" }, [...RANGES.keys()].map(rangeButton)),
+      h("div", { role: "group", "aria-label": "Time range", class: "buttons" }, [...RANGES.keys()].map(button)),
       resources.length > 1 && choice("Of", resources.map((one) => [one, resourceName(one)]), chosen, chosenResource.set),
       samples && h("label", { class: "field" }, "At", h("input", { type: "datetime-local", value: chosenTime, on: { change: chooseTime } })),
       samples && h("a", { href: csv, download: "" }, "CSV"),
     ),
     samples && chosen ? plot(samples, chosen) : h("p", { class: "quiet" }, samples ? "No usage in this time range." : "The usage over time is known only for partitions with a store."),
   );
-}
-
-/** @param {string} name */
-function rangeButton(name) {
-  return h("button", { type: "button", key: name, "aria-pressed": String(name === rangeName()), on: { click: () => chosenRange.set(name) } }, `Last ${name}`);
 }
 
 /**
@@ -139,20 +135,15 @@ function plot(samples, resource) {
   const time = (/** @type {number} */ seconds) => (rangeName() === "hour" ? clock(seconds) : momentText(seconds));
   const newest = values.at(-1) ?? 0;
   return [
+    h("div", { class: "axis", "aria-hidden": "true" }, amountText(resource, Math.ceil(most))),
     h(
-      "div",
-      { class: "plot" },
-      h(
-        "svg",
-        { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true", focusable: "false" },
-        h("path", { class: "area", d: areas.join("") }),
-        h("path", { class: "used", d: lines.map((line) => `M${line}h1`).join("") }),
-        limit !== undefined && !isAbove && h("path", { class: "limit", d: `M0 ${y(limit)}H${WIDTH}` }),
-      ),
-      h("span", { class: "axis top", "aria-hidden": "true" }, amountText(resource, Math.ceil(most))),
-      h("span", { class: "axis begin", "aria-hidden": "true" }, time(begin)),
-      h("span", { class: "axis end", "aria-hidden": "true" }, time(end)),
+      "svg",
+      { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true", focusable: "false" },
+      h("path", { class: "area", d: areas.join("") }),
+      h("path", { class: "used", d: lines.map((line) => `M${line}h1`).join("") }),
+      limit !== undefined && !isAbove && h("path", { class: "limit", d: `M0 ${y(limit)}H${WIDTH}` }),
     ),
+    h("div", { class: "axis", "aria-hidden": "true" }, h("span", null, time(begin)), h("span", null, time(end))),
     h("p", { class: "readout" }, `${exactText(resource, newest)} in the newest step, at most ${exactText(resource, largest)}${limit === undefined ? "" : `; limit now ${exactText(resource, limit)}`}`),
     chosenTime && valueThen(samples, resource),
     h("ul", { class: "legend" }, h("li", { class: "used" }, "Used"), limit !== undefined && h("li", { class: "limit" }, "Limit now", isAbove && " (above the plot)")),

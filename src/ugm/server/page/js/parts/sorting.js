@@ -1,7 +1,5 @@
 /**
  * The order of rows, which the browser remembers: the heads of columns as buttons, and a field for screens without heads.
- *
- * @typedef {{name: string, sort?: string, resource?: string}} Sortable a column
  */
 
 import { h } from "../base/dom.js";
@@ -31,7 +29,7 @@ export class Order {
   /**
    * Describe the choice of an order.
    *
-   * @param {Sortable[]} columns
+   * @param {Column<any>[]} columns
    * @param {[string, string][]} more orders without a column: their values and names
    */
   field(columns, more = []) {
@@ -45,7 +43,7 @@ export class Order {
  *
  * @param {string} tag
  * @param {Record<string, any>} props
- * @param {Sortable} column
+ * @param {Column<any>} column
  * @param {Order} [order] of rows that the reader can sort
  */
 export function columnHead(tag, props, { name, sort, resource }, order) {

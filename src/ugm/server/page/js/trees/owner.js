@@ -49,7 +49,7 @@ async function loadGroup() {
   const usage = await orNull(get(path("usage", "group", name), {}, YUNIKORN_PREFIX));
   if (!usage) return { budgets: await get(path("budgets"), { owner: name, limit: 2 * LISTED }) };
   const [page, samples] = await Promise.all([get(path("applications"), { group: name, limit: LISTED }), loadHistory({ kind: "group", name })]);
-  return { usage, leaves: [], queue: "", samples, applications: page.applications, more: page.next !== null, limits: limitsOf(usage.queues, name), headroom: null };
+  return { usage, leaves: [], queue: "", samples, applications: page.applications, more: page.next !== null, limits: limitsOf(usage.queues), headroom: null };
 }
 
 /**
@@ -79,17 +79,13 @@ function* nodes(node, above, level = 0) {
   for (const child of node.children) yield* nodes(child, queuePath, level + 1);
 }
 
-/**
- * @param {UsageNode} top
- * @param {string} name
- * @returns {EffectiveLimit[]}
- */
-function limitsOf(top, name) {
+/** @param {UsageNode} top */
+function limitsOf(top) {
   return [...nodes(top, "")].reverse().map(([node, queuePath]) => ({
     kind: "group",
-    name,
+    name: route.name,
     queue_path: queuePath,
-    limit_name: name,
+    limit_name: route.name,
     max_resources: node.maxResources,
     max_applications: node.maxApplications,
     usage: node.resourceUsage,
@@ -124,7 +120,7 @@ function showGroup(data) {
     h("h3", null, counted(users.length, "user")),
     h(
       "p",
-      { class: "names" },
+      null,
       users.slice(0, 2 * LISTED).map((name) => [nameLink("users", name), " "]),
       users.length > 2 * LISTED && h("span", { class: "quiet" }, `and ${count(users.length - 2 * LISTED)} more`),
     ),

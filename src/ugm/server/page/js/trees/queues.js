@@ -55,7 +55,7 @@ function show(root) {
   const { names, hidden } = columnChoice.choose(all.map(({ queue }) => ({ ...queue, limits: queue.max_resources })));
   grid.columns = [
     { name: "Queue", style: "name", sort: "name", show: ({ queue }) => queue.is_draining && h("span", { class: "badge quiet" }, "draining") },
-    ...names.map((name) => /** @type {Column<Row>} */ ({ name: resourceName(name), resource: name, style: "measure", sort: `of ${name}`, show: (row) => measure(name, row) })),
+    ...names.map((name) => /** @type {Column<Row>} */ ({ name: resourceName(name), resource: name, style: "measure", sort: `of ${name}`, show: measure(name) })),
     { name: "Running", style: "number", sort: "applications", show: ({ queue }) => applications(queue) },
     { name: "Pending", style: "number", sort: "pending", show: ({ queue }) => (queue.pending_allocations ? count(queue.pending_allocations) : "–"), props: ({ queue }) => ({ title: amountsText(queue.pending) }) },
   ];
@@ -83,13 +83,12 @@ function update() {
   grid.redraw();
 }
 
-/**
- * @param {string} name
- * @param {Row} row
- */
-function measure(name, { queue, ceilings }) {
-  const { amount, setBy } = ceilings.get(name) ?? {};
-  return gauge(name, queue.usage[name] ?? 0, amount, { guaranteed: queue.guaranteed?.[name], pending: queue.pending[name], inheritedFrom: setBy === queue.queue_path ? undefined : setBy });
+/** @param {string} name */
+function measure(name) {
+  return (/** @type {Row} */ { queue, ceilings }) => {
+    const { amount, setBy } = ceilings.get(name) ?? {};
+    return gauge(name, queue.usage[name] ?? 0, amount, { guaranteed: queue.guaranteed?.[name], pending: queue.pending[name], inheritedFrom: setBy === queue.queue_path ? undefined : setBy });
+  };
 }
 
 /** @param {Queue} queue */

@@ -99,8 +99,7 @@ export class TreeGrid {
    */
   cell(row, { name, style, show, props }) {
     if (style !== "name") return h("div", { role: "gridcell", class: style, ...props?.(row) }, h("span", { class: "measure-name", "aria-hidden": "true" }, name), show(row, 0));
-    const twist = row.isParent ? `twist${row.isOpen ? " open" : ""}` : "twist none";
-    return h("div", { role: "rowheader", class: "name" }, h("span", { class: twist, "aria-hidden": "true" }), h("span", { class: "label", title: row.key }, row.name), show(row, 0));
+    return h("div", { role: "rowheader", class: "name" }, h("span", { class: "twist", "aria-hidden": "true" }, row.isParent && (row.isOpen ? "▾" : "▸")), h("span", { class: "label", title: row.key }, row.name), show(row, 0));
   }
 
   /** Return the numbers of the visible rows and of some around them. */

@@ -114,7 +114,7 @@ export function treeView(kind) {
       { name: words.noun === "group" ? "Group" : "Node", style: "name", sort: "name", show: badges },
       { name: `Used of the ${words.limited}`, style: "measure", sort: "share", show: ({ amounts }) => usage(resource, amounts) },
       ...words.measures.map((measure) => /** @type {Column<Row>} */ ({
-        name: heading(measure),
+        name: HEADINGS[measure] ?? "",
         style: "number",
         sort: measure,
         show: ({ amounts: { [measure]: amount } }) => (amount ? briefText(resource, amount) : "–"),
@@ -128,7 +128,7 @@ export function treeView(kind) {
       names.length > 1 && addressChoice("tree", "Tree", names.map((one) => [one, one]), data.name),
       data.resources.length > 1 && addressChoice("resource", "Resource", sortedNames(data.resources).map((one) => [one, resourceName(one)]), data.resource),
       addressField("search", `Find a ${words.noun}`),
-      order.field(grid.columns, ["used", words.limits[0] ?? ""].map((measure) => [measure, heading(measure)])),
+      order.field(grid.columns, ["used", words.limits[0] ?? ""].map((measure) => [measure, HEADINGS[measure] ?? ""])),
     ];
     const note = [data.resources.length === 1 && `${resourceName(data.resource)} of `, counted(data.nodes, words.noun)];
     return [
@@ -137,11 +137,6 @@ export function treeView(kind) {
       list(tools, { noun: words.noun, note, total: data.total, rows: () => grid.describe(), text: counted(data.total, "row"), pages: null }),
       kind === "quota" && data.total > 0 && held(above, "Consumers above their own node", "Every consumer is held by its own node."),
     ];
-  }
-
-  /** @param {string} measure */
-  function heading(measure) {
-    return HEADINGS[measure] ?? measure;
   }
 
   /** @param {Row} row */
@@ -213,7 +208,7 @@ export function treeView(kind) {
           { name: "Resource", width: "21%", show: resourceLabel },
           { name: `Used of the ${words.limited}`, style: "bars", width: "29%", show: (name) => usage(name, amountsOf(name)) },
           ...words.measures.map((measure) => ({
-            name: heading(measure),
+            name: HEADINGS[measure] ?? "",
             style: "number",
             show: (/** @type {string} */ name, _index = 0, amount = amountsOf(name)[measure]) => (amount === undefined ? "–" : amountText(name, amount)),
           })),

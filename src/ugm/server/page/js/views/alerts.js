@@ -8,7 +8,7 @@
  *   usage: Amounts, until: number}} Overdue
  * @typedef {{at: number, text: string, newly_exceeded: Violation[]}} Change
  * @typedef {{crossed: {shares: number[], total: number, crossed: Crossed[]}, overdue: {total: number, allocations: Overdue[]},
- *   changes: Change[], now: number}} Alerts
+ *   changes: Change[]}} Alerts
  */
 
 import { get, path } from "../base/api.js";
@@ -36,9 +36,9 @@ export const alerts = {
       get(path("overdue"), { limit: PAGE }),
       get(path("scheduled_changes"), { limit: CHANGES }),
     ]);
-    return { crossed, overdue, changes, now: Date.now() / 1000 };
+    return { crossed, overdue, changes };
   },
-  show({ crossed, overdue, changes, now }) {
+  show({ crossed, overdue, changes }) {
     const shares = crossed.shares.map((share) => `${share}%`).join(", ");
     const [tools, ...limits] = list([addressField("search", "Find a limit"), addressChoice("kind", "Of", KINDS)], {
       noun: "limit above a threshold",
@@ -55,7 +55,7 @@ export const alerts = {
       overdue.total ? overdueTable(overdue.allocations) : emptyNote("None is overdue."),
       overdue.total > overdue.allocations.length && h("p", { class: "quiet" }, `and ${count(overdue.total - overdue.allocations.length)} more`),
       h("h3", null, "Coming changes of limits"),
-      changes.length ? h("ol", { class: "attempts" }, changes.map((one) => change(one, now))) : emptyNote("No schedule changes a limit."),
+      changes.length ? h("ol", { class: "attempts" }, changes.map(change)) : emptyNote("No schedule changes a limit."),
     ];
   },
 };
@@ -109,15 +109,13 @@ function overdueTable(found) {
   );
 }
 
-/**
- * @param {Change} one
- * @param {number} now
- */
-function change(one, now) {
+/** @param {Change} one */
+function change(one) {
+  const wait = one.at - Date.now() / 1000;
   return h(
     "li",
     { key: one.at },
-    h("p", null, h("time", { datetime: new Date(one.at * 1000).toISOString() }, momentText(one.at)), h("span", { class: "quiet" }, one.at > now ? `, in ${duration(one.at - now)}` : "")),
+    h("p", null, h("time", { datetime: new Date(one.at * 1000).toISOString() }, momentText(one.at)), h("span", { class: "quiet" }, wait > 0 && `, in ${duration(wait)}`)),
     h("ul", { class: "difference" }, one.text.split("\n").map((line) => h("li", null, line))),
     one.newly_exceeded.length > 0 && [h("p", { class: "late" }, `${counted(one.newly_exceeded.length, "limit")} would be exceeded by the current usage:`), reasons(one.newly_exceeded)],
   );

@@ -47,7 +47,7 @@ async function submit(event) {
   const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
   const text = (/** @type {string} */ name) => String(form.get(name) ?? "").trim();
   try {
-    const usage = amounts(text("vcore"), text("memory"), text("others"));
+    const usage = amounts(text);
     const groups = text("groups").split(/[\s,]+/).filter(Boolean);
     const promise = text("hours") && { duration: Math.ceil(Number(text("hours")) * 3600) };
     const explanation = await post(path("explain"), { user: text("user"), groups, queue: text("queue"), usage, ...promise });
@@ -65,16 +65,14 @@ async function submit(event) {
 /**
  * Return the requested amounts; the server parses the quantities.
  *
- * @param {string} vcore
- * @param {string} memory
- * @param {string} others
+ * @param {(name: string) => string} text returns the text of a field
  */
-function amounts(vcore, memory, others) {
+function amounts(text) {
   /** @type {Record<string, string>} */
   const usage = Object.create(null);
-  if (vcore) usage.vcore = thousandths(vcore);
-  if (memory) usage.memory = memory;
-  for (const part of others.split(/[\s,]+/).filter(Boolean)) {
+  if (text("vcore")) usage.vcore = thousandths(text("vcore"));
+  if (text("memory")) usage.memory = text("memory");
+  for (const part of text("others").split(/[\s,]+/).filter(Boolean)) {
     const [name, quantity, ...rest] = part.split("=");
     if (!name || !quantity || rest.length) throw new Error(`expected NAME=QUANTITY, found ${part}`);
     usage[name] = quantity;

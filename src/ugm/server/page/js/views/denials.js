@@ -27,7 +27,8 @@ export const denials = {
   show(data) {
     if (!data) return emptyNote("The server keeps no history of this partition.");
     const search = (route.query.search ?? "").toLowerCase();
-    const found = data.records.filter((record) => JSON.stringify(record, plain).toLowerCase().includes(search));
+    const text = (/** @type {Denial} */ record) => JSON.stringify(record, (_name, value) => (typeof value === "bigint" ? String(value) : value));
+    const found = data.records.filter((record) => text(record).toLowerCase().includes(search));
     return list([addressField("search", "Find in these")], {
       noun: "denial",
       note: `${counted(data.total, "denial")} since the start, the newest ${count(data.records.length)} kinds here`,
@@ -39,14 +40,6 @@ export const denials = {
   },
 };
 
-/**
- * @param {string} _name
- * @param {unknown} value
- */
-function plain(_name, value) {
-  return typeof value === "bigint" ? String(value) : value;
-}
-
 /** @param {Denial} record */
 function line(record) {
   const [first, ...others] = record.asks;
@@ -55,12 +48,12 @@ function line(record) {
     { key: record.number },
     h(
       "div",
-      { class: "what" },
+      null,
       first && nameLink("applications", first.application_id),
       first && ` requested ${amountsText(first.usage)}`,
       others.length > 0 && ` and ${counted(others.length, "more allocation")}`,
       record.times > 1 && h("span", { class: "badge quiet" }, `${count(record.times)} times`),
-      !record.decision.can_wait && h("span", { class: "badge never" }, "can never fit"),
+      !record.decision.can_wait && h("span", { class: "badge" }, "can never fit"),
     ),
     h("time", { class: "quiet", datetime: new Date(record.last_at * 1000).toISOString(), title: `first ${clock(record.first_at)}, last ${clock(record.last_at)}` }, ago(record.last_at)),
     reasons(record.decision.violations),

@@ -39,7 +39,8 @@ function show(found) {
     })),
   ];
   order.known = columns.map(({ sort }) => sort);
-  const kept = all.filter(([name]) => name.toLowerCase().includes(search)).sort(compare);
+  const amount = (/** @type {Node} */ [, offers]) => (order.sorted === "name" ? 0 : Number(offers[order.sorted.slice(3)] ?? 0));
+  const kept = all.filter(([name]) => name.toLowerCase().includes(search)).sort((one, other) => amount(other) - amount(one) || byName(one[0], other[0]));
   const { offset, limit } = pageOf(MOST);
   return list([addressField("search", "Find a node"), order.field(columns)], {
     noun: "node",
@@ -48,14 +49,4 @@ function show(found) {
     rows: () => table("Nodes", kept.slice(offset, offset + limit), columns, { style: "list nodes stack", key: ([name]) => name, order }),
     pages: pageLinks(kept.length, MOST),
   });
-}
-
-/**
- * @param {Node} one
- * @param {Node} other
- */
-function compare(one, other) {
-  const resource = order.sorted.slice(3);
-  const more = order.sorted === "name" ? 0 : Number(other[1][resource] ?? 0) - Number(one[1][resource] ?? 0);
-  return more || byName(one[0], other[0]);
 }

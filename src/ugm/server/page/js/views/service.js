@@ -35,25 +35,15 @@ function facts(status) {
   const { commits } = status;
   const own = status.is_leading ? "this process" : `this process, ${status.name}, stands by`;
   const silent = status.sessions - status.connected;
-  return h(
-    "dl",
-    { class: "facts" },
-    fact("Leader", status.leader || "unknown", [status.address, own].filter(Boolean).join(" · ")),
-    fact("Term", count(status.term), "grows with every new leader"),
-    fact("Last change", count(status.change), "its number in the log"),
-    fact("Sessions", count(status.sessions), silent ? `${count(silent)} not connected` : "all connected"),
-    fact("Waiting operations", count(status.waiting), "for the next commit"),
-    fact("Commit", commits.count ? duration(commits.median) : "none yet", commits.count ? `median; 99% within ${duration(commits.p99)}; ${counted(commits.count, "commit")}` : ""),
-  );
-}
-
-/**
- * @param {string} name
- * @param {string} value
- * @param {string} note
- */
-function fact(name, value, note) {
-  return h("div", null, h("dt", null, name), h("dd", { class: "figure" }, value), note && h("dd", { class: "quiet" }, note));
+  const found = [
+    ["Leader", status.leader || "unknown", [status.address, own].filter(Boolean).join(" · ")],
+    ["Term", count(status.term), "grows with every new leader"],
+    ["Last change", count(status.change), "its number in the log"],
+    ["Sessions", count(status.sessions), silent ? `${count(silent)} not connected` : "all connected"],
+    ["Waiting operations", count(status.waiting), "for the next commit"],
+    ["Commit", commits.count ? duration(commits.median) : "none yet", commits.count ? `median; 99% within ${duration(commits.p99)}; ${counted(commits.count, "commit")}` : ""],
+  ];
+  return h("dl", { class: "facts" }, found.map(([name, value, note]) => h("div", null, h("dt", null, name), h("dd", { class: "figure" }, value), note && h("dd", { class: "quiet" }, note))));
 }
 
 /** @param {StandbyStatus[]} found */

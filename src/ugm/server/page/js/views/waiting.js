@@ -27,6 +27,8 @@ const EXPLAINED = 100;
 const LISTS = /** @type {[string, string][]} */ ([["", "requests"], ["applications", "applications"], ["users", "users"], ["order", "order explained"]]);
 /** @type {Column<Pending>} */
 const REQUESTED = { name: "Requested", style: "long", show: ({ usage, priority }) => [amountsText(usage), priority !== 0 && h("span", { class: "quiet" }, ` priority ${priority}`)] };
+/** @type {Column<Request>} */
+const WHY = { name: "What blocks it", style: "why", width: "42%", show: why };
 
 /** @type {View<WaitingWork | {turns: Turn[]}>} */
 export const waiting = {
@@ -55,7 +57,7 @@ function show(data) {
     addressChoice("older_than", "Age", AGES),
     addressChoice("sort", "Order", [["", "position"], ["age", "age"], ["name", "name"]]),
   ];
-  return list(tools, { ...texts, note: [counted(data.total, noun), filters().length > 0 && " found"], total: data.total, rows: () => (data.requests ? requests(data.requests, data.as_of) : sums(data)) });
+  return list(tools, { ...texts, note: [counted(data.total, noun), filters().length > 0 && " found"], total: data.total, rows: () => (data.requests ? waitingTable("Pending requests", data.requests, ({ position }) => position, [ALLOCATION, USER, QUEUE, age(data.as_of), REQUESTED, WHY]) : sums(data)) });
 }
 
 /**
@@ -74,14 +76,6 @@ function waitingTable(label, found, position, columns) {
 /** @param {number} now */
 function age(now) {
   return { name: "Age", width: "5rem", show: (/** @type {{requested_at: number | null}} */ one) => ageText(one.requested_at, now) };
-}
-
-/**
- * @param {Request[]} found
- * @param {number} now
- */
-function requests(found, now) {
-  return waitingTable("Pending requests", found, ({ position }) => position, [ALLOCATION, USER, QUEUE, age(now), REQUESTED, { name: "What blocks it", style: "why", width: "42%", show: why }]);
 }
 
 /** @param {Turn[]} turns */
