@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ugm import Claim, Partition, QuotaModel, RequestError, Resource, UserGroup
+from ugm import Claim, QuotaModel, RequestError, Resource, UserGroup
 from ugm.configuration import ElasticConfig, ElasticGroupConfig
 from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, verify
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
@@ -35,15 +35,6 @@ def test_protocols(model: ElasticModel) -> None:
     assert isinstance(model, EvictingModel)
 
 
-def test_charge_and_refund(model: ElasticModel) -> None:
-    """A charged claim counts as usage and as request; a refunded one as neither."""
-    model.charge(claim("x"))
-    assert (model.quota.tree.request("a"), model.quota.tree.used("a")) == (Resource(cpu=10), Resource(cpu=10))
-
-    model.refund(claim("x"))
-    assert (model.quota.tree.request("a"), model.quota.tree.used("a")) == (Resource(), Resource())
-
-
 def test_expected_claims_ask(model: ElasticModel) -> None:
     """A waiting claim counts as a request and reduces the share of others, until it is withdrawn."""
     model.charge(claim("b-1", 30, group="b"))
@@ -53,18 +44,6 @@ def test_expected_claims_ask(model: ElasticModel) -> None:
     assert model.quota.tree.runtime("a") == Resource(cpu=30)
     model.remove_pending(claim("x", 50))
     assert model.quota.tree.request("a") == Resource()
-
-
-def test_expected_then_charged(model: ElasticModel) -> None:
-    """A claim may be forgotten just before it is charged, or be charged while it waits."""
-    for forgotten in (True, False):
-        model.add_pending(claim("x"))
-        assert list(model.check(claim("x"))) == []
-        if forgotten:
-            model.remove_pending(claim("x"))
-        model.charge(claim("x"))
-        assert model.quota.tree.used("a") == model.quota.tree.request("a") == Resource(cpu=10)
-        model.refund(claim("x"))
 
 
 def test_check_as_if_expected(model: ElasticModel) -> None:
@@ -95,20 +74,6 @@ def test_asked_without_an_id(model: ElasticModel) -> None:
     assert list(model.evictions(claim_found)) == ["?"]
     model.refund(claim("?", 60))
     assert not list(model.check(claim_found))
-
-
-def test_in_a_partition(model: ElasticModel) -> None:
-    """Every query and change of a partition reaches the elastic groups."""
-    partition = Partition(models=[model])
-    partition.adopt_application("app", SUE, "root.q", tags={GROUP_TAG: "a"})
-    assert partition.check("app", Resource(cpu=60))
-    partition.request("x-1", "app", Resource(cpu=30), placeholder=True)
-    assert partition.allocate("x-1", "app", Resource(cpu=30), placeholder=True)
-    assert partition.replace("x-1", "x-2", Resource(cpu=20))
-    assert partition.resize("x-2", Resource(cpu=60))
-    assert [violation.name for violation in partition.explain("app", Resource(cpu=1)).decision.violations] == ["a"]
-    assert partition.release("x-2")
-    assert model.quota.tree.request("a") == Resource()
 
 
 def test_parents_take_nothing(model: ElasticModel) -> None:

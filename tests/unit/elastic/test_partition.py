@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from support.partition_fixtures import BOB, SUE, config
-from ugm import AllocationRequest, Resource
+from ugm import Resource
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, verify
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
 from ugm.partition import AbstractPartition
@@ -73,16 +73,6 @@ def test_all_limits_hold_together(scene: Scene) -> None:
     assert scene.status("ml") == (0, 0, 0)
 
 
-def test_one_denial_keeps_all_from_counting(scene: Scene) -> None:
-    """A denial by the queue does not charge the elastic group, and vice versa."""
-    scene.do(lambda one: one.allocate("web-1", "web", gpu(8)))
-    assert "queue root.a" in scene.do(lambda one: one.allocate("ml-1", "ml", gpu(5)))
-    scene.do(lambda one: one.request("web-2", "web", gpu(8)))
-
-    assert "'web'" not in scene.do(lambda one: one.allocate("ml-1", "ml", gpu(4)))
-    assert scene.status("ml") == (4, 4, 4)
-
-
 def test_pending_takes_back_what_was_lent(scene: Scene) -> None:
     """A pending request lowers the runtime of borrowers, until it is granted or withdrawn."""
     scene.do(lambda one: one.allocate("ml-1", "ml", gpu(9)))
@@ -94,65 +84,6 @@ def test_pending_takes_back_what_was_lent(scene: Scene) -> None:
     scene.do(lambda one: one.request("web-2", "web", gpu(3)))
     assert scene.do(lambda one: one.allocate("web-2", "web", gpu(3))) == "allowed"
     assert (scene.status("ml"), scene.status("web")) == ((9, 9, 9), (3, 3, 3))
-
-
-def test_gangs(scene: Scene) -> None:
-    """A gang is granted as a whole or not at all, even if only its last member exceeds the elastic group."""
-    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
-    gang = [AllocationRequest(f"ml-{number}", "ml", gpu(3)) for number in range(3)]
-    assert "elastic group 'ml': 3 gpu requested, 6 of 6 used, 3 too much" in scene.do(
-        lambda one: one.allocate_all(gang)
-    )
-    assert scene.status("ml") == (0, 0, 0)
-
-    assert scene.do(lambda one: one.allocate_all(gang[:2])) == "allowed"
-    assert scene.status("ml") == (6, 6, 6)
-
-
-def test_placeholders(scene: Scene) -> None:
-    """A placeholder can be replaced even if its group has borrowed the resources."""
-    scene.do(lambda one: one.allocate("room", "ml", gpu(8), placeholder=True))
-    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
-
-    assert scene.do(lambda one: one.replace("room", "ml-1", gpu(8))) == "allowed"
-    assert scene.status("ml") == (8, 8, 6)
-
-
-def test_resize(scene: Scene) -> None:
-    """Growth must fit the runtime; shrinking is never denied."""
-    scene.do(lambda one: one.allocate("ml-1", "ml", gpu(8)))
-    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
-
-    assert "elastic group 'ml': 9 gpu requested" in scene.do(lambda one: one.resize("ml-1", gpu(9)))
-    assert scene.status("ml") == (8, 8, 6)
-    assert scene.do(lambda one: one.resize("ml-1", gpu(7))) == "allowed"
-    assert scene.status("ml") == (7, 7, 6)
-
-
-def test_recovery(scene: Scene) -> None:
-    """An adopted claim counts whether or not it fits; the group may then be over its runtime and is denied more."""
-    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
-    scene.do(lambda one: one.adopt("ml-1", "ml", gpu(9)))
-
-    assert [str(violation) for violation in scene.quota.over_used()] == [
-        "elastic group 'ml': 9 of 6 gpu used, 3 too much"
-    ]
-    assert scene.quota.plan_revoke("ml").victims == ("ml-1",)
-    assert "elastic group 'ml'" in scene.do(lambda one: one.allocate("ml-2", "ml", gpu(1)))
-
-
-def test_endings(scene: Scene) -> None:
-    """A failed or removed application has no requests; its allocations count until they are released."""
-    scene.do(lambda one: one.allocate("web-1", "web", gpu(4)))
-    scene.do(lambda one: one.request("web-2", "web", gpu(4)))
-    scene.do(lambda one: one.fail("web"))
-    assert scene.status("web") == (4, 4, 4)
-    scene.do(lambda one: one.release("web-1"))
-
-    scene.do(lambda one: one.allocate("ml-1", "ml", gpu(4)))
-    scene.do(lambda one: one.request("ml-2", "ml", gpu(4)))
-    scene.do(lambda one: one.remove("ml"))
-    assert (scene.status("ml"), scene.status("web")) == ((0, 0, 0), (0, 0, 0))
 
 
 def test_eviction(scene: Scene) -> None:

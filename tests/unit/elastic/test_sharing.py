@@ -26,11 +26,6 @@ def test_worked_example() -> None:
     assert shared.unused == 0
 
 
-def test_request_within_minimum() -> None:
-    """A group that requests at most its minimum gets its request, and the others get the rest."""
-    assert gets(10, Sharer("a", 2, 5, 1), Sharer("b", 20, 5, 1)) == {"a": 2, "b": 8}
-
-
 def test_not_lent() -> None:
     """A group that does not lend its minimum keeps all of it."""
     assert gets(10, Sharer("a", 5, 5, 1, lends=False), Sharer("b", 20, 5, 1)) == {"a": 5, "b": 5}
@@ -44,11 +39,6 @@ def test_remainder_goes_to_the_largest() -> None:
 def test_equal_remainders_go_by_name() -> None:
     """For equal remainders the last units go to the first names."""
     assert gets(5, Sharer("c", 9, 0, 1), Sharer("a", 9, 0, 1), Sharer("b", 9, 0, 1)) == {"a": 2, "b": 2, "c": 1}
-
-
-def test_three_devices_for_two() -> None:
-    """Devices stay whole."""
-    assert gets(3, Sharer("a", 4, 0, 1), Sharer("b", 4, 0, 1)) == {"a": 2, "b": 1}
 
 
 def test_no_weight() -> None:
@@ -70,11 +60,6 @@ def test_scaled() -> None:
 
     assert shared.min == {"a": 33, "b": 66}
     assert shared.runtime == {"a": 34, "b": 66}
-
-
-def test_scaled_minimum_still_competes() -> None:
-    """The part of a request above a scaled minimum is shared like any other."""
-    assert gets(100, Sharer("a", 60, 60, 1), Sharer("b", 10, 60, 1)) == {"a": 60, "b": 10}
 
 
 def test_not_scaled_while_nothing_is_short() -> None:

@@ -15,18 +15,6 @@ def _tree() -> ElasticTree:
     return ElasticTree(Resource(cpu=100), [group("p", least=40), group("a", "p", 20), group("b", "p", 20), group("c")])
 
 
-def test_runtime_follows_requests(tree: ElasticTree) -> None:
-    """The unused part of a minimum is lent, and returned on request."""
-    tree.change_request("c", Resource(cpu=100))
-    assert cpu_runtimes(tree, "p", "a", "b", "c") == [0, 0, 0, 100]
-
-    tree.change_request("a", Resource(cpu=50))
-    assert cpu_runtimes(tree, "p", "a", "b", "c") == [50, 50, 0, 50]
-
-    tree.change_request("b", Resource(cpu=50))
-    assert cpu_runtimes(tree, "p", "a", "b", "c") == [70, 35, 35, 30]
-
-
 def test_request_is_limited_by_every_maximum() -> None:
     """The request of a parent is the sum of those of its children, each up to its maximum, up to its own."""
     tree = ElasticTree(Resource(cpu=100), [group("p", most=30), group("a", "p", most=20), group("b", "p", most=20)])
@@ -43,37 +31,6 @@ def test_request_is_limited_by_every_maximum() -> None:
     assert status(tree, "p").to_dict()["limited_request"] == {"cpu": 30}
 
 
-def test_pods_on_a_parent() -> None:
-    """Requests of pods in a parent group add to its request, and are not shared with the children."""
-    tree = ElasticTree(Resource(cpu=100), [group("p"), group("a", "p")])
-    tree.change_request("p", Resource(cpu=10))
-    tree.change_request("a", Resource(cpu=5))
-
-    assert tree.child_request("p") == Resource(cpu=15)
-    assert cpu_runtimes(tree, "p", "a") == [15, 5]
-
-
-def test_unnamed_resource_is_not_counted(tree: ElasticTree) -> None:
-    """A resource is counted only while the maximum names it."""
-    tree.change_request("a", Resource(cpu=5, memory=7))
-    assert tree.request("a") == Resource(cpu=5)
-
-    tree.put(ElasticGroup("a", "p", max=Resource(cpu=100, memory=100)))
-    assert tree.request("a") == Resource(cpu=5, memory=7)
-
-
-def test_built_in_groups_are_served_first(tree: ElasticTree) -> None:
-    """The usage of the system and the default group is subtracted from the total; nothing else limits them."""
-    tree.change_request("c", Resource(cpu=100))
-    tree.change_used(SYSTEM_GROUP, Resource(cpu=30))
-    tree.change_used(DEFAULT_GROUP, Resource(cpu=20))
-
-    assert tree.runtime(ROOT_GROUP) == Resource(cpu=50)
-    assert cpu_runtimes(tree, "c") == [50]
-    assert tree.used(ROOT_GROUP) == Resource(cpu=50)
-    assert tree.runtime(SYSTEM_GROUP) == Resource()
-
-
 def test_built_in_groups_configured_late(tree: ElasticTree) -> None:
     """The usage of a built-in group returns to the others when its maximum no longer names the resource."""
     tree.change_request("c", Resource(cpu=100))
@@ -84,56 +41,6 @@ def test_built_in_groups_configured_late(tree: ElasticTree) -> None:
 
     tree.put(group(DEFAULT_GROUP))
     assert cpu_runtimes(tree, "c") == [80]
-    verify(tree)
-
-
-def test_total(tree: ElasticTree) -> None:
-    """A smaller cluster scales minimums down, a larger one does not raise them."""
-    tree.change_request("a", Resource(cpu=100))
-    tree.change_request("c", Resource(cpu=100))
-    tree.set_total(Resource(cpu=20))
-    assert tree.scaled_min("p") == Resource(cpu=20)
-    assert cpu_runtimes(tree, "a", "c") == [20, 0]
-
-    tree.set_total(Resource())
-    assert cpu_runtimes(tree, "a", "c") == [0, 0]
-    assert tree.total == Resource()
-
-
-@pytest.mark.parametrize("larger", [70, 95, 101, 1000])
-def test_total_up_and_back(larger: int) -> None:
-    """After a cluster was larger for a while, all runtimes are as before."""
-    tree = ElasticTree(Resource(cpu=50), [group(name) for name in "abc"])
-    for name, requested in (("a", 30), ("b", 31), ("c", 40)):
-        tree.change_request(name, Resource(cpu=requested))
-    before = cpu_runtimes(tree, "a", "b", "c")
-    tree.set_total(Resource(cpu=larger))
-    cpu_runtimes(tree, "a")
-    tree.set_total(Resource(cpu=50))
-
-    assert cpu_runtimes(tree, "c", "b", "a") == before[::-1] == [16, 17, 17]
-
-
-def test_move(tree: ElasticTree) -> None:
-    """A group moves with its child groups and all their requests and usage."""
-    tree.change_request("a", Resource(cpu=30))
-    tree.change_used("a", Resource(cpu=10))
-    tree.put(group("p", "c", 40))
-
-    assert tree.request("c") == Resource(cpu=30)
-    assert tree.used("c") == Resource(cpu=10)
-    assert cpu_runtimes(tree, "c", "p", "a") == [30, 30, 30]
-    verify(tree)
-
-
-def test_drop(tree: ElasticTree) -> None:
-    """A group that leaves takes its limited request with it."""
-    tree.change_request("a", Resource(cpu=500))
-    tree.change_request("b", Resource(cpu=7))
-    tree.drop("a")
-
-    assert tree.request("p") == Resource(cpu=7)
-    assert cpu_runtimes(tree, "b") == [7]
     verify(tree)
 
 

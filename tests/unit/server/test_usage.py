@@ -34,14 +34,6 @@ GROUPS: Final = """
 "resourceUsage": {"memory": 6000000000, "vcore": 6000}, "runningApplications": ["app2"], "children": [],
 "maxApplications": 2, "maxResources": {"vcore": 10000}}], "maxApplications": 0, "maxResources": {}}}]
 """
-#: The tracking document's example of a user; it has no limits.
-TRACKED: Final = """
-[{"userName": "user1", "groups": {"app2": "tester"}, "queues": {"queuename": "root", "resourceUsage":
-{"memory": 12000000000, "vcore": 12000}, "runningApplications": ["app1", "app2"], "children": [{"queuename":
-"root.default", "resourceUsage": {"memory": 6000000000, "vcore": 6000}, "runningApplications": ["app1"], "children":
-[]}, {"queuename": "root.test", "resourceUsage": {"memory": 6000000000, "vcore": 6000}, "runningApplications": ["app2"],
-"children": []}]}}]
-"""
 
 
 def state(limits: str, *applications: tuple[str, UserGroup, str]) -> AbstractPartition:
@@ -118,17 +110,6 @@ def test_groups_of_the_enforcement_document() -> None:
     answer = client(enforced_group()).get(f"{YUNIKORN}/usage/groups")
 
     assert sorted_bytes(as_documented(answer.json())) == sorted_bytes(json.loads(GROUPS))
-
-
-def test_users_of_the_tracking_document() -> None:
-    """The answer is the document's, byte for byte once keys are sorted and limits left out.
-
-    Source: Apache YuniKorn, user based resource usage tracking, "Exposure of usage tracking".
-    """
-    answer = client(enforced_group()).get(f"{YUNIKORN}/usage/users")
-    tracked = without(as_documented(answer.json()), "maxApplications", "maxResources")
-
-    assert sorted_bytes(tracked) == sorted_bytes(json.loads(TRACKED))
 
 
 def test_one_of_each() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.tracking_fixtures import NOTHING, ONE
+from support.tracking_fixtures import ONE
 from ugm import RequestError, Resource
 from ugm.tracking import ActiveLimits, GroupTracker, UserTracker
 
@@ -19,11 +19,6 @@ def _dev(active_limits: ActiveLimits) -> GroupTracker:
     return GroupTracker("dev", active_limits)
 
 
-def test_new_tracker_is_empty(dev: GroupTracker) -> None:
-    """A tracker begins with nothing."""
-    assert (dev.group_name, dev.usage, dev.applications) == ("dev", NOTHING, ())
-
-
 def test_members_are_added_up(dev: GroupTracker, active_limits: ActiveLimits) -> None:
     """The usage of a group is the sum over all applications charged to it, of any user."""
     for name in ("sue", "bob"):
@@ -33,20 +28,6 @@ def test_members_are_added_up(dev: GroupTracker, active_limits: ActiveLimits) ->
 
     assert dev.usage == Resource(memory=8)
     assert dev.applications == ("bob-1", "sue-1")
-
-
-def test_limit_is_shared(dev: GroupTracker, active_limits: ActiveLimits) -> None:
-    """The usage of one member reduces the free amount for the others."""
-    sue, bob = UserTracker("sue", active_limits), UserTracker("bob", active_limits)
-    sue.set_group_for_app("sue-1", dev)
-    bob.set_group_for_app("bob-1", dev)
-    sue.increase_resource("root", "sue-1", ONE)
-    dev.set_max_resources(Resource(memory=2))
-    dev.set_max_applications(2)
-
-    assert not bob.increase_resource("root", "bob-1", Resource(memory=2))
-    assert bob.increase_resource("root", "bob-1", ONE)
-    assert not sue.increase_resource("root", "sue-1", ONE)
 
 
 def test_by_itself(dev: GroupTracker) -> None:

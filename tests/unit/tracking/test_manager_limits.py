@@ -12,45 +12,6 @@ from ugm.tracking import EffectiveLimit, UserTracker
 # Changes of limits
 
 
-def test_new_limits_hold_at_once() -> None:
-    """After a change every answer uses the new limits; usage stays."""
-    manager = Manager(partition({"root": [user("sue", memory=1)]}))
-    manager.increase("root", "app-1", ONE, SUE)
-    manager.update_config(partition({"root": [user("sue", memory=3)]}))
-
-    assert manager.increase("root", "app-1", Resource(memory=2), SUE)
-    manager.update_config(partition({"root": [user("sue", memory=2)]}))
-    assert manager.get_user_resources(SUE) == Resource(memory=3)
-    assert not manager.increase("root", "app-1", ONE, SUE)
-    manager.update_config(None)
-    assert manager.increase("root", "app-1", Resource(memory=100), SUE)
-
-
-def test_limit_added_over_usage_without_limits() -> None:
-    """A new limit counts earlier usage, also of a resource that no limit named before."""
-    manager = Manager()
-    manager.increase("root.a.b", "app-1", Resource(memory=2, gpu=2), SUE)
-    manager.increase("root.a.c", "app-1", Resource(memory=1), SUE)
-    manager.update_config(partition({"root.a": [user("sue", memory=4, gpu=3, applications=1)]}))
-
-    assert manager.headroom("root.a", "app-1", SUE) == Resource(memory=1, gpu=1)
-    assert not manager.can_run_app("root.a", "app-2", SUE)
-
-
-def test_limit_added_counts_an_application_once() -> None:
-    """An application in two queues is one application for a limit above both."""
-    manager = Manager()
-    manager.increase("root.a.x", "app-1", ONE, SUE)
-    manager.increase("root.a.y", "app-1", ONE, SUE)
-    manager.update_config(partition({"root.a": [user("sue", applications=1)]}))
-
-    assert manager.exceeded_limits() == ()
-    manager.decrease_tracked_resource("root.a.x", "app-1", ONE, remove_app=True, user=SUE)
-    assert not manager.can_run_app("root.a", "app-2", SUE)
-    manager.decrease_tracked_resource("root.a.y", "app-1", ONE, remove_app=True, user=SUE)
-    assert manager.can_run_app("root.a", "app-2", SUE)
-
-
 def test_exceeded_limits_in_order() -> None:
     """Exceeded limits are listed users before groups, by name, leaf to root."""
     manager = Manager()
@@ -77,37 +38,6 @@ def test_limits_by_hand_end_with_the_configuration() -> None:
     assert not manager.increase("root", "app-1", ONE, SUE)
     manager.update_config(limits)
     assert manager.increase("root", "app-1", Resource(memory=4), SUE)
-
-
-def test_limits_by_hand_where_there_was_none() -> None:
-    """A limit set by hand in a queue without a limit counts the running applications there until they end."""
-    manager = Manager()
-    manager.increase("root.a", "app-1", ONE, SUE)
-    manager.increase("root.b", "app-9", ONE, SUE)
-    sue = manager.get_user_tracker("sue")
-    assert sue is not None
-    sue.set_max_applications(1, "root.a")
-    manager.increase("root.a", "app-1", ONE, SUE)
-    verify_all(manager)
-
-    assert not manager.can_run_app("root.a", "app-2", SUE)
-    manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), remove_app=True, user=SUE)
-    assert manager.can_run_app("root.a", "app-2", SUE)
-    verify_all(manager)
-
-
-def test_limits_by_hand_of_a_group() -> None:
-    """A limit set on a group holds for all members at once."""
-    manager = Manager(partition({"root": [group("dev", memory=9)]}))
-    manager.increase("root.a", "app-1", ONE, SUE)
-    manager.increase("root.a", "app-2", ONE, BOB)
-    dev = manager.get_group_tracker("dev")
-    assert dev is not None
-    dev.set_max_resources(Resource(memory=2), "root.a")
-
-    assert not manager.increase("root.a", "app-1", ONE, SUE)
-    assert not manager.increase("root.a", "app-2", ONE, BOB)
-    assert manager.increase("root.b", "app-2", ONE, BOB)
 
 
 # Effective limits

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.logs import own_records
-from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, Wrong, group, partition, user
+from support.tracking_fixtures import BOB, ONE, SUE, Wrong, group, partition, user
 from ugm import Manager, NotTrackedError, ReleaseError, Request, RequestError, Resource, UgmError, UserGroup
 from ugm.configuration import LimitConfig
 from ugm.testing import exposed, verify_all
@@ -157,13 +157,6 @@ def test_decrease_in_an_unknown_queue(manager: Manager, path: str) -> None:
         manager.decrease_tracked_resource(path, "app-1", ONE, remove_app=False, user=SUE)
 
 
-def test_removal_of_an_unknown_application(manager: Manager) -> None:
-    """An application that does not run cannot end."""
-    text = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
-    with refused(manager, NotTrackedError, text):
-        manager.decrease_tracked_resource("root.a", "app-9", NOTHING, remove_app=True, user=SUE)
-
-
 @pytest.mark.parametrize(
     ("usage", "text"),
     [
@@ -176,19 +169,6 @@ def test_decrease_of_more_than_is_held(manager: Manager, usage: Resource, text: 
     """A release cannot exceed the amount that the application holds in that queue."""
     with refused(manager, ReleaseError, f"application 'app-1' in 'root.a' {text}"):
         manager.decrease_tracked_resource("root.a", "app-1", usage, remove_app=False, user=SUE)
-
-
-def test_end_with_usage_left(manager: Manager) -> None:
-    """An application ends only after everything has been released."""
-    with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 2 memory and cannot end with 1 left"):
-        manager.decrease_tracked_resource("root.a", "app-1", ONE, remove_app=True, user=SUE)
-
-
-def test_end_with_other_usage_left(manager: Manager) -> None:
-    """A resource that no limit names must be released as well."""
-    manager.increase("root.a", "app-1", Resource(pods=1), SUE)
-    with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 1 pods and cannot end with 1 left"):
-        manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), remove_app=True, user=SUE)
 
 
 def test_replace_of_more_than_is_held(manager: Manager) -> None:

@@ -35,13 +35,6 @@ def test_usage_adds_up(tracker: QueueTracker) -> None:
     assert tracker.running_applications == ("app-1", "app-2")
 
 
-def test_usage_of_nothing_starts_the_application(tracker: QueueTracker) -> None:
-    """An application without usage runs nevertheless."""
-    assert tracker.increase_resource("root.a", "app-1", NOTHING)
-    assert tracker.running_applications == ("app-1",)
-    assert tracker.usage == NOTHING
-
-
 def test_decrease_undoes_increase(tracker: QueueTracker) -> None:
     """A release reduces the usage; the application runs until it is removed."""
     tracker.increase_resource("root.a", "app-1", Resource(memory=4))
@@ -50,57 +43,6 @@ def test_decrease_undoes_increase(tracker: QueueTracker) -> None:
     assert (tracker.usage, tracker.running_applications) == (NOTHING, ("app-1",))
     tracker.decrease_resource("root.a", "app-1", NOTHING, remove_app=True)
     assert tracker.running_applications == ()
-
-
-def test_resource_limit(tracker: QueueTracker) -> None:
-    """Usage may reach a limit but not exceed it; the limit of a queue applies to everything below it."""
-    tracker.increase_resource("root.a.b", "app-1", Resource(memory=2))
-    tracker.set_max_resources(Resource(memory=3), "root.a")
-
-    assert not tracker.increase_resource("root.a.b", "app-1", Resource(memory=2))
-    assert tracker.increase_resource("root.a.c", "app-1", ONE)
-    assert not tracker.increase_resource("root.a", "app-2", ONE)
-    assert tracker.increase_resource("root.b", "app-2", Resource(memory=100))
-
-
-def test_application_limit(tracker: QueueTracker) -> None:
-    """The limit on applications allows exactly that number; running applications may grow."""
-    tracker.increase_resource("root.a", "app-1", ONE)
-    tracker.set_max_applications(1, "root.a")
-
-    assert not tracker.increase_resource("root.a", "app-2", NOTHING)
-    assert tracker.increase_resource("root.a", "app-1", ONE)
-    assert tracker.increase_resource("root.b", "app-2", ONE)
-
-
-def test_application_in_two_queues_counts_once_above(tracker: QueueTracker) -> None:
-    """An application that already runs below a queue does not count a second time."""
-    tracker.increase_resource("root.a", "app-1", ONE)
-    tracker.set_max_applications(1)
-
-    assert tracker.increase_resource("root.b", "app-1", ONE)
-    tracker.decrease_resource("root.a", "app-1", ONE, remove_app=True)
-    assert tracker.running_applications == ("app-1",)
-    assert not tracker.increase_resource("root.a", "app-2", ONE)
-
-
-def test_limit_on_a_resource_only_it_names(tracker: QueueTracker) -> None:
-    """A limit may name a resource that no limit named before; earlier usage counts."""
-    tracker.increase_resource("root.a", "app-1", Resource({"nvidia.com/gpu": 2}))
-    tracker.set_max_resources(Resource({"nvidia.com/gpu": 3}))
-
-    assert tracker.increase_resource("root.a", "app-1", Resource({"nvidia.com/gpu": 1}))
-    assert not tracker.increase_resource("root.a", "app-1", Resource({"nvidia.com/gpu": 1}))
-
-
-def test_limit_below_usage_denies_growth_only(tracker: QueueTracker) -> None:
-    """A limit that is lowered below the usage evicts nothing, and denies growth of that resource."""
-    tracker.increase_resource("root.a", "app-1", Resource(memory=4))
-    tracker.set_max_resources(Resource(memory=2))
-
-    assert not tracker.increase_resource("root.a", "app-1", ONE)
-    assert tracker.increase_resource("root.a", "app-1", Resource(vcore=9))
-    assert tracker.usage == Resource(memory=4, vcore=9)
 
 
 @pytest.mark.parametrize("nothing", [None, NOTHING])

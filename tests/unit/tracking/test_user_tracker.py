@@ -24,11 +24,6 @@ def _dev(active_limits: ActiveLimits) -> GroupTracker:
     return GroupTracker("dev", active_limits)
 
 
-def test_new_tracker_is_empty(sue: UserTracker) -> None:
-    """A tracker begins with nothing."""
-    assert (sue.user_name, sue.usage, sue.applications) == ("sue", NOTHING, ())
-
-
 def test_user_and_group_are_charged_together(sue: UserTracker, dev: GroupTracker) -> None:
     """The usage of an application is charged and refunded to its user and its group."""
     sue.set_group_for_app("app-1", dev)
@@ -37,18 +32,6 @@ def test_user_and_group_are_charged_together(sue: UserTracker, dev: GroupTracker
     assert (sue.usage, dev.usage) == (Resource(memory=4), Resource(memory=4))
     sue.decrease_resource("root.a", "app-1", Resource(memory=4), remove_app=True)
     assert (sue.applications, dev.applications) == ((), ())
-
-
-def test_either_limit_denies_both(sue: UserTracker, dev: GroupTracker) -> None:
-    """A request that the group denies is not charged to the user, and vice versa."""
-    sue.set_group_for_app("app-1", dev)
-    sue.increase_resource("root", "app-1", Resource(memory=1, vcore=1))
-    dev.set_max_resources(Resource(memory=1))
-    sue.set_max_resources(Resource(vcore=1))
-
-    assert not sue.increase_resource("root", "app-1", Resource(memory=1))
-    assert not sue.increase_resource("root", "app-1", Resource(vcore=1))
-    assert sue.usage == dev.usage == Resource(memory=1, vcore=1)
 
 
 def test_without_a_choice_no_group_is_charged(sue: UserTracker, dev: GroupTracker) -> None:
@@ -106,17 +89,6 @@ def test_denied_first_usage_keeps_the_choice(sue: UserTracker, dev: GroupTracker
 
     assert not sue.increase_resource("root", "app-2", ONE)
     assert sue.group_name_for_app("app-2") == "dev"
-
-
-def test_limits_by_hand(sue: UserTracker) -> None:
-    """The setters limit the user in a queue and below."""
-    sue.increase_resource("root.a", "app-1", ONE)
-    sue.set_max_resources(Resource(memory=2), "root.a")
-    sue.set_max_applications(1, "root.a")
-
-    assert not sue.increase_resource("root.a", "app-2", NOTHING)
-    assert not sue.increase_resource("root.a.b", "app-1", Resource(memory=2))
-    assert sue.increase_resource("root.a.b", "app-1", ONE)
 
 
 def test_group_of_another_partition(sue: UserTracker) -> None:
