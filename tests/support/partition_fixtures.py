@@ -17,7 +17,6 @@ __all__ = [
     "CREATING",
     "OLD",
     "SUE",
-    "TEMPLATE",
     "BrokenError",
     "Licences",
     "changing_nothing",
@@ -71,9 +70,8 @@ def in_every_state() -> Partition:
     return partition
 
 
-#: A placement rule that creates queues, a parent queue with a template for them, and a configuration to replace.
+#: A placement rule that creates queues, and a configuration to replace.
 CREATING: Final = "{name: provided, create: true}"
-TEMPLATE: Final = "{name: p, parent: true, childtemplate: {resources: {max: {gpu: 2}}, maxapplications: 1}}"
 OLD: Final = config(
     "{name: a, resources: {max: {memory: 9}}}, {name: b}", limits="{users: [sue], maxresources: {memory: 9}}"
 )

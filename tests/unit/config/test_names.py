@@ -146,6 +146,3 @@ def _problems(text: str) -> list[str]:
     except ValueError as error:
         return [str(error)]
     return []
-
-
-# All other names

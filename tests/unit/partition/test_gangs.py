@@ -90,6 +90,3 @@ def test_replace_for_a_failing_application(partition: Partition) -> None:
     partition.fail("one")
     with refused(partition, "application_id 'one': the application is failing"):
         partition.replace("p", "r", memory(1))
-
-
-# Other sizes

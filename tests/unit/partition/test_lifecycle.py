@@ -44,23 +44,6 @@ def test_failing_gets_nothing(partition: Partition, call: str) -> None:
         getattr(partition, call)("1", "app", memory(1))
 
 
-@pytest.mark.parametrize("ending", [Partition.complete, Partition.fail, Partition.remove])
-def test_created_queue_goes_with_its_last_application(ending: object) -> None:
-    """A queue that placement has made vanishes with the last application in it, with those above that were made."""
-    partition = partition_of(rules="{name: provided, create: true}")
-    partition.submit("one", SUE, "root.x.y")
-    partition.submit("two", SUE, "root.x.y")
-    assert callable(ending)
-    ending(partition, "one")
-    assert partition.queue("root.x.y") is not None
-    ending(partition, "two")
-    assert partition.queue("root.x") is None
-    partition.verify()
-
-
-# Preemption
-
-
 # Removal of the partition
 
 
@@ -80,18 +63,6 @@ def test_close(partition: Partition) -> None:
 
 
 # Recovery, and quotas that change
-
-
-def test_a_quota_that_changes(partition: Partition) -> None:
-    """The quota of a namespace may change while something runs there; the latest one holds."""
-    partition.adopt_application("new", SUE, "root.made", quota=memory(5))
-    assert partition.allocate("1", "new", memory(5))
-
-    partition.set_queue_quota("root.made", memory(4))
-    assert not partition.allocate("2", "new", memory(1))
-    partition.submit("new", SUE, "root.made", quota=memory(6))
-    assert partition.allocate("2", "new", memory(1))
-    partition.verify()
 
 
 def test_a_quota_for_a_queue_of_the_configuration(partition: Partition) -> None:

@@ -39,9 +39,6 @@ def test_denial_names_every_limit(partition: Partition) -> None:
     )
 
 
-# Giving back
-
-
 # Counting what exists
 
 

@@ -71,6 +71,3 @@ def test_refused_nodes(partition: Partition) -> None:
             partition.add_node(name, offers)  # type: ignore[arg-type]  # misuse
     with refused(partition, "node 'm': there is no such node"):
         partition.update_node("m", memory(1))
-
-
-# Resources whose names come and go

@@ -70,6 +70,16 @@ def test_adopt_counts_above_the_limits() -> None:
     assert manager.exceeded_limits() == over
 
 
+def test_replace_denied_changes_nothing() -> None:
+    """A replacement that grows too much is denied, the placeholder counts as free, and it stays."""
+    manager = Manager(partition({"root": [user("sue", memory=3)]}))
+    manager.increase("root", "app-1", Resource(memory=2), SUE)
+    decision = manager.replace("root", "app-1", Resource(memory=2), Resource(memory=4), SUE)
+
+    assert decision.violations == (Violation(TrackingType.USER, "sue", "root", "sue", "memory", 3, 0, 4),)
+    assert manager.get_user_resources(SUE) == Resource(memory=2)
+
+
 def test_increase_all_together() -> None:
     """Several requests, of any users, are granted together."""
     manager = Manager(partition({"root": [group("dev", memory=3)]}))
