@@ -35,19 +35,6 @@ def shrink(one: ElasticQuota, cpu: int = 100, memory: int = 100) -> tuple[str, .
     return one.plan_revoke("a").victims
 
 
-def test_nobody_goes_within_the_runtime() -> None:
-    """A group that uses at most its runtime has no victims."""
-    assert shrink(quota(pod("x"), pod("y")), cpu=20) == ()
-
-
-def test_lowest_priority_goes_first() -> None:
-    """Victims are chosen by priority, and as few as necessary."""
-    one = quota(pod("high", priority=9), pod("low", priority=1), pod("middle", priority=5))
-
-    assert shrink(one, cpu=20) == ("low",)
-    assert shrink(one, cpu=10) == ("middle", "low")
-
-
 def test_youngest_goes_first() -> None:
     """Of equal priority the youngest pod is evicted first, an unknown start counts as youngest; then by arrival."""
     one = quota(pod("old", started=1), pod("young", started=2), pod("new", started=None), pod("newer", started=None))
@@ -74,25 +61,6 @@ def test_pods_that_wait_are_passed_over() -> None:
     assert shrink(one, cpu=20) == ("x",)
 
 
-def test_important_pods_that_fit_stay() -> None:
-    """A pod that fits after all is kept: a small pod of low priority stays if a large one must go."""
-    assert shrink(quota(pod("small", 5, priority=1), pod("large", 30, priority=2)), cpu=10) == ("large",)
-
-
-def test_every_resource_is_looked_at() -> None:
-    """A candidate without a request of a resource does not hide the overuse of that resource."""
-    one = quota(pod("no-memory", 10, priority=1), pod("memory", 10, memory=60, priority=2))
-
-    assert shrink(one, cpu=100, memory=50) == ("memory",)
-
-
-def test_memory_hidden_behind_cpu() -> None:
-    """Overuse of two resources is revoked in both."""
-    one = quota(pod("x", 50, priority=1), pod("y", 10, memory=80, priority=2), pod("z", 10, priority=3))
-
-    assert set(shrink(one, cpu=40, memory=50)) == {"x", "y"}
-
-
 def test_carried_out() -> None:
     """A plan that is carried out leaves the group within its runtime; an outdated one is refused as a whole."""
     one = quota(*(pod(f"p-{number}") for number in range(6)))
@@ -105,16 +73,6 @@ def test_carried_out() -> None:
     assert one.tree.used("a") == Resource(cpu=20)
     with pytest.raises(RequestError, match="there is no such pod"):
         one.carry_out(plan)
-
-
-def test_default_group_is_watched_by_its_maximum() -> None:
-    """The default group is over when it uses more than its maximum, and is revoked like others."""
-    one = ElasticQuota(ElasticTree(HUNDRED, [ElasticGroup(DEFAULT_GROUP, max=Resource(cpu=15))]))
-    one.adopt(Pod("x", Resource(cpu=10)))
-    one.adopt(Pod("y", Resource(cpu=10)))
-
-    assert [each.name for each in one.over_used()] == [DEFAULT_GROUP]
-    assert one.plan_revoke(DEFAULT_GROUP).victims == ("x",)
 
 
 def full(*pods: Pod) -> ElasticQuota:
@@ -155,13 +113,6 @@ def test_nobody_gives_way_to_a_pod_that_fits() -> None:
     one.expect(urgent)
 
     assert one.plan_preemption(urgent) == ElasticPreemptionPlan("urgent", "a", (), ())
-
-
-def test_each_victim_once() -> None:
-    """A victim is listed once, even if it fits nowhere."""
-    one = quota(pod("x", 10, memory=10), pod("y", 10, memory=10), most=Resource(cpu=20, memory=20))
-
-    assert one.plan_preemption(pod("urgent", 20, memory=20, priority=1)).victims == ("x", "y")
 
 
 def test_default_group_on_request() -> None:
