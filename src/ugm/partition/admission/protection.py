@@ -13,16 +13,17 @@ reclaimed. So an amount of any variant
 3. otherwise to any free card, because it is borrowed itself.
 
 The amount that is a group's own is a maximum flow: from the room of each variant through the usage of groups to their
-guarantees of any variant. It is computed only if the first rule does not suffice.
+guarantees of any variant. It equals the smallest cut, over all sets of variants. It is computed only if the first rule
+does not suffice.
 
 Source: the non-goals of the Koordinator proposal on elastic quotas leave this open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Final, NamedTuple, TypeAlias, final
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, combinations
+from typing import Final, NamedTuple, final
 
 from ugm.decision import KEPT, Violation
 from ugm.families import SEPARATOR, Families, divide
@@ -215,8 +216,13 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-#: See `_Source._required`.
-_Required: TypeAlias = tuple[list[dict[str, int]], list[dict[str, int]], list[int], list[int]]
+class _Required(NamedTuple):
+    """What guarantees need that those of groups below do not cover, by group."""
+
+    typed: list[dict[str, int]]
+    open: list[int]
+    #: What all guarantees need together: of each variant, and of the family.
+    total: dict[str, int]
 
 
 class OwnAmount(NamedTuple):
@@ -304,9 +310,7 @@ class _Source:
 
     def own_amounts(self) -> dict[str, OwnAmount]:
         """Return what each group uses, by its name."""
-        flow, typed = self._network({}, 0)
-        flow.maximum()
-        own = [sum(one.values()) + flow.into(_SINK, ("any", at)) for at, one in enumerate(typed)]
+        own = [self._own(groups=at + 1) - self._own(groups=at) for at in range(len(self._groups))]
         for at in range(len(own) - 1, -1, -1):
             if (parent := self._groups[at].parent) >= 0:
                 own[parent] += own[at]
@@ -316,90 +320,86 @@ class _Source:
             for group, amount, most in zip(self._groups, own, used, strict=True)
         }
 
-    def _own(self, more: Mapping[str, int] = _NOTHING, anywhere: int = 0) -> int:
-        """Return the amount that groups use within their guarantees.
+    def _own(self, more: Mapping[str, int] = _NOTHING, anywhere: int = 0, groups: int | None = None) -> int:
+        """Return the amount that groups use within their guarantees: a maximum flow, by its smallest cut.
 
         Args:
             more: additional usage of the group of the request.
             anywhere: additional usage of it that has room in any case.
+            groups: the number of groups whose usage counts; None for all.
         """
-        flow, typed = self._network(more, anywhere)
-        return flow.maximum() + sum(sum(one.values()) for one in typed)
+        required, usage = self._required(), self._usage(more, groups)
+        own = max((at for at, group in enumerate(self._groups) if group.is_own), default=-1)
+        rooms = {name: max(0, self._capacity.get(name, 0) - required.total[name]) for name in self._names}
+        cuts = chain.from_iterable(combinations(self._names, size) for size in range(len(self._names) + 1))
+        return min(
+            sum(rooms[name] for name in cut) + self._filled(required, usage, {own: anywhere}, frozenset(cut))
+            for cut in cuts
+        )
 
-    def _network(self, more: Mapping[str, int], anywhere: int) -> tuple[_Flow, list[dict[str, int]]]:
-        """Return the flow network, and what each group uses within its own guarantees of variants."""
-        groups, flow = self._groups, _Flow()
-        typed, below, totals, open_below = self._required()
-        own = max((at for at, group in enumerate(groups) if group.is_own), default=-1)
-        for at, total in enumerate(totals):
-            flow.add(("any", at), _SINK, total - sum(typed[at].values()) - open_below[at])
-        absorbed = [
-            {name: one[name] - under[name] for name in self._names} for one, under in zip(typed, below, strict=True)
-        ]
-        within = [dict.fromkeys(self._names, 0) for _ in groups]
-        for name in self._names:
-            reserved = sum(one[name] for one, group in zip(typed, groups, strict=True) if group.parent < 0)
-            flow.add(_SOURCE, name, max(0, self._capacity.get(name, 0) - reserved))
-            for at, used in self._used_alone(name):
-                rest = used + (more.get(name, 0) + self._typed.get(name, 0) if at == own else 0)
-                for above in self._upward(at):
-                    part = min(rest, absorbed[above][name])
-                    absorbed[above][name] -= part
-                    within[above][name] += part
-                    rest -= part
-                flow.add(name, (name, at), rest)
-                for above in self._upward(at):
-                    flow.add((name, at), ("any", above), rest)
-        if own >= 0 and anywhere:
-            flow.add(_SOURCE, ("request", own), anywhere)
-            for above in self._upward(own):
-                flow.add(("request", own), ("any", above), anywhere)
-        return flow, within
+    def _filled(
+        self,
+        required: _Required,
+        usage: Sequence[Mapping[str, int]],
+        anywhere: Mapping[int, int],
+        cut: frozenset[str],
+    ) -> int:
+        """Return the usage within guarantees, of variants in a cut only within guarantees of variants.
+
+        Each amount counts for the lowest group whose guarantee it fits, so no other choice is larger.
+        """
+        carried, free = [dict(one) for one in usage], [anywhere.get(at, 0) for at in range(len(usage))]
+        filled = 0
+        for at in range(len(usage) - 1, -1, -1):
+            left, rest = required.open[at], carried[at]
+            for name in rest:
+                part = min(rest[name], required.typed[at][name])
+                if name not in cut:
+                    more = min(rest[name] - part, left)
+                    part, left = part + more, left - more
+                rest[name] -= part
+                filled += part
+            part = min(free[at], left)
+            filled += part
+            if (parent := self._groups[at].parent) >= 0:
+                carried[parent] = {name: carried[parent][name] + rest[name] for name in rest}
+                free[parent] += free[at] - part
+        return filled
+
+    def _usage(self, more: Mapping[str, int], groups: int | None) -> list[dict[str, int]]:
+        """Return what each group uses of each variant without the groups below it."""
+        used = [{name: group.used.get(name, 0) for name in self._names} for group in self._groups]
+        alone = [dict(one) for one in used]
+        for at, group in enumerate(self._groups):
+            for name in self._names if group.parent >= 0 else ():
+                alone[group.parent][name] -= used[at][name]
+        own = max((at for at, group in enumerate(self._groups) if group.is_own), default=-1)
+        if own >= 0:
+            alone[own] = {name: n + more.get(name, 0) + self._typed.get(name, 0) for name, n in alone[own].items()}
+        nothing = dict.fromkeys(self._names, 0)
+        return [one if groups is None or at < groups else nothing for at, one in enumerate(alone)]
 
     def reserved(self) -> dict[str, int]:
         """Return what all guarantees need of each variant and of the family."""
-        typed, _, totals, _ = self._required()
-        top = [at for at, group in enumerate(self._groups) if group.parent < 0]
-        sums = {name: sum(typed[at][name] for at in top) for name in self._names}
-        return {**sums, self._names[0].partition(SEPARATOR)[0]: sum(totals[at] for at in top)}
+        return self._required().total
 
     def _required(self) -> _Required:
-        """Return what each group needs for its guarantees and for those below it.
-
-        Returns:
-            By group: the amounts of variants; those of the groups below; the amount of the family; and the part of it
-            that groups below need of any variant.
-        """
-        typed = [dict.fromkeys(self._names, 0) for _ in self._groups]
-        below = [dict.fromkeys(self._names, 0) for _ in self._groups]
-        totals, open_below = [0] * len(self._groups), [0] * len(self._groups)
-        family = self._names[0].partition(SEPARATOR)[0]
-        for at in range(len(self._groups) - 1, -1, -1):
-            guaranteed, parent = self._groups[at].guaranteed, self._groups[at].parent
-            for name in self._names:
-                typed[at][name] = max(below[at][name], guaranteed.get(name, 0))
-                if parent >= 0:
-                    below[parent][name] += typed[at][name]
-            of_variants = sum(typed[at].values())
-            totals[at] = max(guaranteed.get(family, 0), open_below[at] + of_variants)
-            if parent >= 0:
-                open_below[parent] += totals[at] - of_variants
-        return typed, below, totals, open_below
-
-    def _used_alone(self, name: str) -> Iterator[tuple[int, int]]:
-        """Yield what each group uses of a variant without the groups below it; the lowest groups first."""
-        below = [0] * len(self._groups)
-        for at in range(len(self._groups) - 1, -1, -1):
-            group = self._groups[at]
-            used = group.used.get(name, 0)
-            if group.parent >= 0:
-                below[group.parent] += used
-            yield at, used - below[at]
-
-    def _upward(self, at: int) -> Iterator[int]:
-        while at >= 0:
-            yield at
-            at = self._groups[at].parent
+        """Return what the guarantees of each group need."""
+        count, family = len(self._groups), self._names[0].partition(SEPARATOR)[0]
+        below = [dict.fromkeys((*self._names, family), 0) for _ in range(count)]
+        required, top = _Required([{} for _ in range(count)], [0] * count, {}), dict.fromkeys((*self._names, family), 0)
+        for at in range(count - 1, -1, -1):
+            guaranteed, under, parent = self._groups[at].guaranteed, below[at], self._groups[at].parent
+            needed = {name: max(under[name], guaranteed.get(name, 0)) for name in self._names}
+            more = {name: needed[name] - under[name] for name in self._names}
+            needed[family] = max(under[family] + sum(more.values()), guaranteed.get(family, 0))
+            required.typed[at] = more
+            required.open[at] = needed[family] - under[family] - sum(more.values())
+            above = below[parent] if parent >= 0 else top
+            for name, amount in needed.items():
+                above[name] += amount
+        required.total.update(top)
+        return required
 
 
 class KeptViolation(Violation):
@@ -426,58 +426,3 @@ class KeptViolation(Violation):
         usable = max(0, self._free - self._kept)
         kept = f"{self._kept} kept for the guarantee of {self.name}"
         return f"{self.requested} requested, {usable} of {self._free} free for this team, {kept}"
-
-
-_SOURCE: Final = "source"
-_SINK: Final = "sink"
-
-
-@final
-class _Flow:
-    """A flow network with integer capacities."""
-
-    def __init__(self) -> None:
-        self._edges: Final[dict[object, dict[object, int]]] = {}
-
-    def add(self, start: object, end: object, capacity: int) -> None:
-        """Add an edge, or capacity to it."""
-        if capacity > 0:
-            forward = self._edges.setdefault(start, {})
-            forward[end] = forward.get(end, 0) + capacity
-            self._edges.setdefault(end, {}).setdefault(start, 0)
-
-    def maximum(self) -> int:
-        """Return the maximum flow; the network is used up."""
-        total = 0
-        while (path := self._path()) is not None:
-            amount = min(self._edges[start][end] for start, end in path)
-            for start, end in path:
-                self._edges[start][end] -= amount
-                self._edges[end][start] += amount
-            total += amount
-        return total
-
-    def into(self, end: object, start: object) -> int:
-        """Return the flow along an edge, after `maximum`."""
-        return self._edges.get(end, {}).get(start, 0)
-
-    def _path(self) -> list[tuple[object, object]] | None:
-        """Return a shortest path with capacity; None if there is none."""
-        reached: dict[object, object] = {_SOURCE: None}
-        waiting: Iterable[object] = [_SOURCE]
-        while waiting and _SINK not in reached:
-            following: list[object] = []
-            for start in waiting:
-                for end, capacity in self._edges.get(start, {}).items():
-                    if capacity and end not in reached:
-                        reached[end] = start
-                        following.append(end)
-            waiting = following
-        if _SINK not in reached:
-            return None
-        path, end = list[tuple[object, object]](), reached[_SINK]
-        path.append((end, _SINK))
-        while (start := reached[end]) is not None:
-            path.append((start, end))
-            end = start
-        return path

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Self, final
+from typing import Final, NamedTuple, final
 
 from ugm._json_values import attributes
-from ugm.arguments import require_application_id, require_instance, require_name, require_resource
 from ugm.decision import Decision, Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, is_below
@@ -31,6 +30,7 @@ from ugm.partition.answers.reports import OwnedAllocation, owned_allocations
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState, ReductionTimers
+from ugm.partition.eviction.preemption_call import PreemptionCall, call_of, node_of
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationState
 from ugm.preemption import (
     AllocationFacts,
@@ -50,80 +50,9 @@ from ugm.preemption.queue_usage_tree import QueueFacts, QueueUsageTree
 from ugm.resources import Resource
 
 __all__ = [
-    "PreemptionCall",
     "PreemptionPlanning",
     "PreemptionStatus",
-    "require_preemption_plan",
-    "require_reduction_call",
 ]
-
-
-class PreemptionCall(NamedTuple):
-    """The arguments of `PreemptionPlanning.plan`."""
-
-    request: AllocationRequest
-    since: int
-    now: int | None
-    may_preempt: bool
-    within_queue: bool
-    placed: Sequence[AllocationRequest]
-    nodes: Mapping[str, Resource] | None
-
-    def checked(self) -> Self:
-        """Return the arguments after checking them.
-
-        Raises:
-            RequestError: an argument is invalid.
-        """
-        require_resource("usage", require_instance("request", self.request, AllocationRequest).usage)
-        _require_type(int, since=self.since, now=0 if self.now is None else self.now)
-        _require_type(bool, may_preempt=self.may_preempt, within_queue=self.within_queue)
-        for one in self.placed:
-            require_name("allocation_id", one.allocation_id)
-            require_application_id(one.application_id)
-        return self
-
-
-def _require_type(kind: type, **arguments: object) -> None:
-    for argument, value in arguments.items():
-        if type(value) is not kind:
-            raise RequestError(argument, value, "expected whole seconds" if kind is int else "expected True or False")
-
-
-def _call_of(plan: PreemptionPlan, now: int) -> PreemptionCall:
-    """Return the arguments with which a plan is made again, for its node only."""
-    name, application_id, _, usage, priority, since, may_preempt = plan.request
-    traits = False, priority, plan.preemptible, plan.duration
-    request = AllocationRequest(name, application_id, usage, *traits)
-    placed = [_request_of(one) for one in plan.placed if one.application_id]
-    return PreemptionCall(request, since, now, may_preempt, plan.within_queue, placed, _node_of(plan))
-
-
-def _request_of(placed: PlacedRequest) -> AllocationRequest:
-    _, usage, name, application_id, priority, preemptible, duration, node = placed
-    traits = False, priority, preemptible, duration, node
-    return AllocationRequest(name, application_id, usage, *traits)
-
-
-def require_reduction_call(now: int | None, *, overshoot: bool) -> None:
-    """Check the arguments of a plan of reductions.
-
-    Raises:
-        RequestError: an argument is invalid.
-    """
-    _require_type(int, now=0 if now is None else now)
-    _require_type(bool, overshoot=overshoot)
-
-
-def require_preemption_plan(plan: object) -> PreemptionPlan | ReductionPlan:
-    """Return a plan, after checking its type.
-
-    Raises:
-        RequestError: it is not a plan.
-    """
-    if not isinstance(plan, PreemptionPlan | ReductionPlan):
-        raise RequestError("plan", plan, "expected a PreemptionPlan or a ReductionPlan")
-    return plan
 
 
 _TERMINATING: Final = AllocationState.TERMINATING
@@ -455,7 +384,7 @@ class PreemptionPlanning(SubjectQueries):
         """Return a plan without evictions of models that are not needed."""
         for name in list(evicted):
             rest = tuple(one for one in evicted if one != name)
-            other = next(self._plans(question, rest, _node_of(plan)))
+            other = next(self._plans(question, rest, node_of(plan)))
             is_smaller = other.outcome not in _FINAL and len(other.victims) <= len(plan.victims)
             if is_smaller and self._fits(question, rest, other):
                 plan, evicted = other, rest
@@ -576,7 +505,7 @@ class PreemptionPlanning(SubjectQueries):
             if changed:
                 return changed
             try:
-                again = self._plan(_call_of(plan, now))
+                again = self._plan(call_of(plan, now))
             except RequestError as error:
                 return f"{error.argument} {error.value!r}: {error.reason}"
         if not _victims(again):
@@ -596,7 +525,7 @@ class PreemptionPlanning(SubjectQueries):
             application = self._state.applications.get(application_id)
             if application is None or application.queue.queue_path != path:
                 return f"application {application_id!r} is not in queue {path} any more"
-        call = _call_of(plan, plan.now)
+        call = call_of(plan, plan.now)
         for one in (call.request, *call.placed):
             row = rows[one.allocation_id] if one.allocation_id in self._state.tables.requests else None
             if row is None:
@@ -625,11 +554,6 @@ def _victims(plan: PreemptionPlan | ReductionPlan) -> tuple[Victim, ...]:
 
 def _facts_of(victim: Victim) -> tuple[object, ...]:
     return victim.allocation_id, victim.application_id, victim.queue_path, victim.usage, victim.priority
-
-
-def _node_of(plan: PreemptionPlan) -> Mapping[str, Resource] | None:
-    """Return the node of a plan with its free amounts."""
-    return None if plan.node is None else {plan.node: plan.free_on_node or Resource()}
 
 
 def _may_be_evicted(facts: AllocationFacts, request: PreemptionRequest) -> bool:

@@ -650,7 +650,7 @@ class WorkOperations(PartitionParts):
         Raises:
             RequestError: an application does not exist or is failing, or an argument is invalid.
         """
-        from ugm.partition.eviction.preemption import PreemptionCall  # noqa: PLC0415 - see `_Part`
+        from ugm.partition.eviction.preemption_call import PreemptionCall  # noqa: PLC0415 - see `_Part`
 
         listed, flags = require_requests(placed, "placed"), (may_preempt, within_queue)
         call = PreemptionCall(request, since, now, *flags, listed, require_nodes(nodes)).checked()
@@ -674,7 +674,7 @@ class WorkOperations(PartitionParts):
         Raises:
             RequestError: an argument is invalid.
         """
-        from ugm.partition.eviction.preemption import require_reduction_call  # noqa: PLC0415 - see `_Part`
+        from ugm.partition.eviction.preemption_call import require_reduction_call  # noqa: PLC0415 - see `_Part`
 
         require_reduction_call(now, overshoot=overshoot)
         return self._read(self._preempting.plan_reductions, now, overshoot=overshoot)
@@ -698,7 +698,7 @@ class WorkOperations(PartitionParts):
             RequestError: the plan has no victims, or is stale: a victim, a queue, a limit, a timer or the request has
                 changed. Then nothing is marked.
         """
-        from ugm.partition.eviction.preemption import require_preemption_plan  # noqa: PLC0415 - see `_Part`
+        from ugm.partition.eviction.preemption_call import require_preemption_plan  # noqa: PLC0415 - see `_Part`
 
         return self._transactions.run(self._preempting.carry_out, require_preemption_plan(plan))
 
