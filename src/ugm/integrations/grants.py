@@ -148,6 +148,8 @@ class Grants:
         self._clock: Final = clock
         self._released: Final = asyncio.Event()
         self._repair: Final = asyncio.Event()
+        #: The allocations whose end could not be recorded. The host does not list them, but they may be pending.
+        self._unrecorded: Final[set[str]] = set()
         #: The applications, and the allocations, that have ended since the work was listed; None if no comparison is
         #: under way.
         self._ended: tuple[set[str], set[str]] | None = None
@@ -294,7 +296,9 @@ class Grants:
         """End an allocation. If the partition cannot be reached, the next comparison ends it."""
         if self._ended is not None:
             self._ended[1].add(self._prefix + allocation_id)
-        await self._end(lambda partition: partition.release(self._prefix + allocation_id))
+        name = self._prefix + allocation_id
+        if not await self._end(lambda partition: partition.release(name)):
+            self._unrecorded.add(name)
 
     async def end(self, application_id: str) -> None:
         """End an application with all of its allocations. If the partition cannot be reached, a comparison does so."""
@@ -302,7 +306,8 @@ class Grants:
             self._ended[0].add(self._prefix + application_id)
         await self._end(lambda partition: partition.end(self._prefix + application_id))
 
-    async def _end(self, operation: Callable[[AbstractPartition], bool]) -> None:
+    async def _end(self, operation: Callable[[AbstractPartition], bool]) -> bool:
+        """Record an end, and return whether the partition could be reached."""
         try:
             await self.run(operation)
         except RequestError:
@@ -310,7 +315,10 @@ class Grants:
         except Exception as error:  # noqa: BLE001 - the next comparison repairs it
             _LOGGER.warning("%s: an end is not recorded yet: %s", self._host, error)
             self._repair.set()
-        self._released.set()
+            return False
+        finally:
+            self._released.set()
+        return True
 
     async def wait(self, seconds: float) -> bool:
         """Wait until a pending request may fit, or this object has released something, and return whether that is so.
@@ -348,6 +356,10 @@ class Grants:
         """
         applications = {one.application_id: one for one in await self.run(lambda p: p.applications())}
         allocations = await self.run(lambda p: p.allocations())
+        for one in allocations:
+            if one.state is AllocationState.PENDING and one.allocation_id in self._unrecorded:
+                await self.run(lambda partition, name=one.allocation_id: partition.release(name))  # type: ignore[misc]
+        self._unrecorded.clear()
         held = {
             one.allocation_id.removeprefix(self._prefix): OwnedAllocation(
                 one, owner.user.name, owner.group, owner.queue_path

@@ -252,6 +252,41 @@ def test_an_outage(caplog: pytest.LogCaptureFixture) -> None:
     assert "an end is not recorded yet: no route to the service" in caplog.text
 
 
+def test_waiting_requests() -> None:
+    """A denied allocation becomes pending, and counts as none. An end that was not recorded withdraws it later."""
+    partition = Partition(PARTITION)
+    source = Outage(partition)
+    source.is_off = False
+    grants = Grants(source, "host")
+
+    async def work() -> None:
+        await grants.reconcile(nothing)
+        await grants.grant("a", ANA, "root.hub", [("a", gpus(2))])
+        for name in ("b", "c"):
+            with pytest.raises(GrantDeniedError):
+                await grants.extend("a", [(name, gpus(1))], waits=True)
+        assert partition.pending("root.hub")[0] == 2
+        assert not await grants.wait(0)
+        source.is_off = True
+        await grants.release("c")
+        assert await grants.wait(0)
+        source.is_off = False
+        assert partition.resize("host/a", gpus(1))
+        assert await grants.wait(10)
+        await grants.extend("a", [("b", gpus(1))], waits=True)
+        held: list[str] = []
+
+        def listed(found: Mapping[str, OwnedAllocation]) -> Work:
+            held.extend(found)
+            return Work([RunningApplication("a", ANA, "", [("a", gpus(1)), ("b", gpus(1))])])
+
+        assert not await grants.reconcile(listed)
+        assert held == ["a", "b"]
+        assert partition.pending("root.hub")[0] == 0
+
+    asyncio.run(work())
+
+
 def test_failing_open() -> None:
     """A host may start work without an answer; it is adopted later."""
     source = Outage(Partition(PARTITION))
