@@ -157,7 +157,7 @@ def test_pods_request_models_of_gpus(clock: Clock) -> None:
     assert [ask(any_model)["allowed"], ask(any_model)["allowed"]] == [True, True]
     models = [{name: one.usage.get(name) for name in one.usage if ":" in name} for one in partition.allocations()]
     assert models == [{"gpu:v100": 1}, {"gpu:a100": 1}]
-    assert "gpu:a100" in message(ask(pod(requests={"gpu": "1"}, nodeSelector={"model": "A100"})))[1]
+    assert "GPU (a100)" in message(ask(pod(requests={"gpu": "1"}, nodeSelector={"model": "A100"})))[1]
 
 
 def test_a_dry_run_charges_nothing(ask: Ask, partition: Partition) -> None:
