@@ -5,7 +5,8 @@ parts of the engine, which check the rest:
 
 ======================================  ==========================================================================
 `ugm.partition.admission.admission`     grant, replace, resize, renew, release and expire allocations
-`ugm.partition.admission.applications`  submit, admit and end applications; grant gangs
+`ugm.partition.admission.applications`  submit, admit and end applications
+`ugm.partition.admission.gangs`         grant several allocations together
 `ugm.partition.admission.running_work`  make the ledger equal to the running work of a host
 `ugm.partition.config.administration`   change nodes, quotas, budgets and the configuration
 `ugm.partition.answers.queries`         list objects; answer what a request would get, and why

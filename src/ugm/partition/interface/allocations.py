@@ -11,9 +11,9 @@ from ugm.partition.admission.applications import (
     require_chosen_group,
     require_gang_style,
     require_leaf_path,
-    require_requests,
     require_submission,
 )
+from ugm.partition.admission.gangs import require_requests
 from ugm.partition.answers.queries import require_subject
 from ugm.partition.interface.parts import PartitionParts
 from ugm.partition.rows import NO_USAGE, AllocationRequest, request_of, require_specs
