@@ -113,21 +113,6 @@ def test_misuse(call: object, message: str) -> None:
     assert one.tree.request(ROOT_GROUP) == TEN
 
 
-def test_admission_up_to_the_runtime() -> None:
-    """A pod fits if the usage of its group including the pod is at most the runtime."""
-    one = quota(group("a", least=30), group("b", least=70))
-    one.adopt(Pod("b-1", Resource(cpu=60), "b"))
-    one.expect(Pod("a-1", Resource(cpu=40), "a"))
-    one.expect(Pod("a-2", Resource(cpu=1), "a"))
-
-    assert one.admit("a-1")
-    decision = one.admit("a-2")
-    assert str(decision) == (
-        "denied, waiting can help:\n  elastic group 'a': 1 cpu requested, 40 of 40 used, 1 too much"
-    )
-    assert not one.is_running("a-2")
-
-
 def test_a_request_beyond_every_runtime() -> None:
     """Waiting does not help a request above a maximum on the path, or above the total of the cluster."""
     one = quota(group("p", most=50), group("a", "p", most=80), total=40)
@@ -145,17 +130,6 @@ def test_runtime_violation_is_a_value() -> None:
     assert (twin, type(twin), twin.can_wait) == (violation, RuntimeViolation, True)
 
 
-def test_firm_pods_stay_within_the_minimum() -> None:
-    """Non-preemptible pods use at most the configured minimum, of the resources that it names."""
-    one = quota(ElasticGroup("a", min=TEN, max=Resource(cpu=100, gpu=4)), total=100)
-    one.tree.set_total(Resource(cpu=100, gpu=4))
-    one.expect(Pod("p", Resource(cpu=11, gpu=4), "a", preemptible=False))
-
-    messages = [str(violation) for violation in one.admit("p").violations]
-    assert messages == ["elastic group minimum 'a': 11 cpu requested, never more than 10 allowed"]
-    assert one.check(Pod("q", Resource(cpu=11), "a"))
-
-
 def test_parents_unless_excluded() -> None:
     """The groups above are checked unless the rules exclude them."""
     groups = [group("p", most=50), group("a", "p"), group("b", "p")]
@@ -170,16 +144,6 @@ def test_parents_unless_excluded() -> None:
 
         assert bool(decision) is fits
         assert [violation.name for violation in decision.violations] == [] if fits else ["p"]
-
-
-def test_by_maximum() -> None:
-    """Without borrowing, the maximum is the only limit of a group."""
-    one = quota(group("a", most=50), rules=AdmissionRules(by_runtime=False), total=0)
-
-    assert one.check(Pod("p", Resource(cpu=50), "a"))
-    assert str(one.check(Pod("p", Resource(cpu=51), "a")).violations[0]) == (
-        "elastic group 'a': 51 cpu requested, never more than 50 allowed"
-    )
 
 
 def test_checking_changes_nothing() -> None:
