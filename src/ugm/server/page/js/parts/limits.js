@@ -70,9 +70,9 @@ export function chain(caption, limits, wanted = new Map()) {
     lines,
     [
       { name: "Limit of", style: "owner", width: "26%", show: ({ limit }) => [owner(limit), place(limit)] },
-      { name: "On", style: "resource", width: "26%", show: ({ resource }) => resourceLabel(resource), props: ({ resource }) => ({ title: resourceName(resource) }) },
+      { name: "On", style: "resource", width: "22%", show: ({ resource }) => resourceLabel(resource), props: ({ resource }) => ({ title: resourceName(resource) }) },
       { name: "Used", style: "bars", show: ({ resource, used, most }) => gauge(resource, used, most) },
-      { name: "Free", style: "number", width: "14%", show: (one) => [amountText(name(one), one.free), one.binds && h("span", { class: "badge" }, "binds")], props: (one) => ({ title: exactText(name(one), one.free) }) },
+      { name: "Free", style: "number", width: "18%", show: (one) => [amountText(name(one), one.free), one.binds && h("span", { class: "badge" }, "binds")], props: (one) => ({ title: exactText(name(one), one.free) }) },
     ],
     { style: "chain stack", rowStyle: ({ binds }) => (binds ? "binds" : null) },
   );
