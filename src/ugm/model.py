@@ -173,12 +173,12 @@ class BudgetChange(NamedTuple):
 
     @classmethod
     def set(cls, budget: str, amounts: Resource, *, reason: str = "", change_id: str = "") -> Self:
-        """Return the change to new amounts; see `ugm.budgets.Budgets.set`."""
+        """Return the change to new amounts, which hold at once."""
         return cls(BudgetChangeKind.SET, budget, amounts, reason=reason, change_id=change_id).checked()
 
     @classmethod
     def refill(cls, budget: str, amounts: Resource, *, owner: str = "", reason: str = "", change_id: str = "") -> Self:
-        """Return the change to a higher limit in the current period; see `ugm.budgets.Budgets.refill`."""
+        """Return the change to a higher limit of one account in the current period."""
         return cls(BudgetChangeKind.REFILL, budget, amounts, owner, reason=reason, change_id=change_id).checked()
 
     @classmethod
@@ -193,7 +193,7 @@ class BudgetChange(NamedTuple):
         reason: str = "",
         change_id: str = "",
     ) -> Self:
-        """Return the move of amounts from one account to another; see `ugm.budgets.Budgets.transfer`."""
+        """Return the move of amounts from one account to another."""
         owners = source_owner, recipient, recipient_owner
         return cls(BudgetChangeKind.TRANSFER, source, amounts, *owners, reason, change_id).checked()
 
