@@ -132,6 +132,15 @@ class Families:
             amounts.compiled = self, forms
         return cast("Forms", forms)
 
+    def capped(self, free: Resource) -> Resource:
+        """Return free amounts of which a family has at most those of its variants together, if all are limited."""
+        amounts = dict(free)
+        for family, names in self.variants.items():
+            if all(name in free for name in names):
+                most = sum(max(0, free[name]) for name in names)
+                amounts[family] = min(amounts.get(family, most), most)
+        return Resource(amounts)
+
     def order(self, family: str, preferred: Iterable[str]) -> tuple[str, ...]:
         """Return the variants of a family, the preferred ones first."""
         names = self.variants[family]

@@ -24,7 +24,7 @@ from ugm import (
     parse_config,
 )
 from ugm.configuration import PartitionConfig
-from ugm.partition import AbstractPartition
+from ugm.partition import AbstractPartition, RunningApplication
 from ugm.server import create_app
 from ugm.store import open_partition
 
@@ -127,6 +127,36 @@ def test_pending_requests_count_only_for_the_family(partition: Partition) -> Non
     assert [one.allocation_id for one in waiting.wake()] == ["waits"]
     decision = partition.allocate("waits", "models", Resource(gpu=2))
     assert decision.assign == Resource({"gpu:v100": 2})
+    partition.verify()
+
+
+def test_headroom_is_what_variants_leave() -> None:
+    """No more of a family is free than of its variants together, so each request within the headroom fits."""
+    text = """
+    partitions:
+    - ugm: {families: {gpu: [a100, v100]}}
+      queues: [{name: q, resources: {max: {gpu: 8, "gpu:a100": 3, "gpu:v100": 4}}}]
+    """
+    partition = Partition(parse_config(text).partition())
+    partition.submit("app", ANA, "root.q")
+    assert partition.headroom("app") == Resource({"gpu": 7, "gpu:a100": 3, "gpu:v100": 4})
+    assert partition.check("app", Resource(gpu=7)).assign == Resource({"gpu:a100": 3, "gpu:v100": 4})
+    assert not partition.check("app", Resource(gpu=8))
+
+
+def test_running_work_agrees_without_variants(partition: Partition) -> None:
+    """A host that knows only the number of cards reports no difference, and one that knows the model neither."""
+    partition.allocate("a", "any", Resource(gpu=2))
+    for usage in (Resource(gpu=2), Resource({"gpu:a100": 2}), Resource({"gpu": 2, "gpu:a100": 2})):
+        assert not partition.audit([("a", "any", usage)])
+        running = RunningApplication("any", ANA, "root.any", [("a", usage)])
+        assert partition.synchronize([running]).corrected == ()
+    other = RunningApplication("any", ANA, "root.any", [("a", Resource({"gpu:v100": 2}))])
+    assert partition.audit([("a", "any", Resource({"gpu:v100": 2}))])
+    assert partition.synchronize([other]).corrected == ("a",)
+    row = partition.allocation("a")
+    assert row is not None
+    assert row.usage == Resource({"gpu": 2, "gpu:v100": 2})
     partition.verify()
 
 

@@ -303,8 +303,8 @@ class Synchronization(ApplicationLifecycle):
             adopted.append(name)
             return
         running = RunningAllocation(name, application_id, spec.usage, spec.node)
-        held = self._in_ledger(name)
-        if held is not None and held[:3] == running[:3] and spec.node in {None, held.node}:
+        row, held = self._state.held(name), self._in_ledger(name)
+        if row is not None and _agree(row, running):
             return
         self._repair(Difference(held, running))
         (corrected if held is not None and held.application_id == application_id else adopted).append(name)

@@ -165,10 +165,11 @@ class SubjectQueries(AdmissionPart):
         if duration is not None:
             require_duration(duration)
         application = self.application_of(subject)
-        free = headroom_of(self._own_limits(application, pending=False))
-        if not self._models.all:
-            return free
-        return self._model_headroom(application, self.claim(application, _NOTHING._replace(duration=duration)), free)
+        free, families = headroom_of(self._own_limits(application, pending=False)), self._state.compiled.limits.families
+        if self._models.all:
+            claim = self.claim(application, _NOTHING._replace(duration=duration))
+            free = self._model_headroom(application, claim, free)
+        return free if families is None or free is None else families.capped(free)
 
     def _explained(self, application: Application, query: AllocationRequest = _NOTHING) -> Explanation:
         """Return the limits of an application with the headroom of the models, at one moment, without a decision."""
