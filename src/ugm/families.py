@@ -165,13 +165,6 @@ class Families:
                 reason = f"it assigns {sums.get(family, 0)} {family}, and {needed.get(family, 0)} are requested of any"
                 raise RequestError("assign", assigned, reason)
 
-    def without(self, amounts: Resource, assigned: Resource | None) -> Resource:
-        """Return amounts in normal form without variants that were assigned."""
-        if assigned is None:
-            return amounts
-        rest = {name: amount - assigned.get(name, 0) for name, amount in amounts.items()}
-        return Resource({name: amount for name, amount in rest.items() if amount or name not in assigned})
-
 
 def is_equal(normal: Mapping[str, int], given: Mapping[str, int]) -> bool:
     """Return whether given amounts have a normal form, in which sums may be missing from the given ones.

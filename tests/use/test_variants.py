@@ -144,6 +144,18 @@ def test_headroom_is_what_variants_leave() -> None:
     assert not partition.check("app", Resource(gpu=8))
 
 
+def test_limits_of_models_divide_an_amount() -> None:
+    """If only a quota model limits the variants, an amount is divided among them, too."""
+    text = ELASTIC.replace("min: {gpu: 10}, max: {gpu: 20}", 'max: {"gpu:a100": 3, "gpu:v100": 4}')
+    partition = with_teams(Partition(parse_config(text).partition()))
+    partition.request("a", "any", Resource(gpu=7))
+    assert partition.allocate("a", "any", Resource(gpu=7)).assign == Resource({"gpu:a100": 3, "gpu:v100": 4})
+    denial = partition.allocate("b", "any", Resource(gpu=1))
+    assert "elastic group 'any': 1 gpu requested, 7 of 7 used, 1 too much" in str(denial)
+    partition.release("a")
+    partition.verify()
+
+
 def test_running_work_agrees_without_variants(partition: Partition) -> None:
     """A host that knows only the number of cards reports no difference, and one that knows the model neither."""
     partition.allocate("a", "any", Resource(gpu=2))

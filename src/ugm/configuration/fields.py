@@ -1,7 +1,7 @@
 """The fields of configuration values: checks when a value is built, and descriptions for readers and writers.
 
 The annotation of a field says everything: how its value is checked here, which reader `ugm.config` uses for it in a
-file, and how a store keeps it. So a setting is added in one place.
+file, and how a store keeps it. So one line is enough to read, check and keep a new setting.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from ugm.tracking.holding import DETACHED
 
 __all__ = ["GangAdmission", "require_requests"]
 
+#: After a denial, other quota models check a gang up to this number of allocations. A quota tree undoes as many charges
 #: exactly, order included.
 _MAX_CHARGES_TO_UNDO: Final = 100
 
