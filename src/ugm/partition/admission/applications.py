@@ -44,7 +44,6 @@ __all__ = [
     "require_submission",
 ]
 
-#: After a denial, other quota models check a gang up to this number of allocations. A quota tree undoes as many charges
 #: The longest queue path, with the dots in it.
 _LONGEST_PATH: Final = MAX_DEPTH * (MAX_NAME + 1)
 _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
