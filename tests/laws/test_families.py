@@ -190,6 +190,9 @@ def _run(seed: int, steps: int = 25) -> int:
             assert partition.release(name)
             oracle.change(group, amounts, -1)
             continue
+        if held and random.random() < 0.2:
+            _resize(random.choice(sorted(held)), random.randint(1, 5), partition, oracle, held)
+            continue
         name, group = f"{step}", random.choice(sorted(world.maxima))
         typed = {one: random.randint(1, 2) for one in world.variants if random.random() < 0.25}
         amount = random.randint(0 if typed else 1, 3)
@@ -214,6 +217,25 @@ def _run(seed: int, steps: int = 25) -> int:
         oracle.change(group, held[name][1])
     partition.verify()
     return granted
+
+
+def _resize(name: str, size: int, partition: Partition, oracle: Oracle, held: dict[str, tuple[str, _Amounts]]) -> None:
+    """Change the amount of any variant of an allocation, and compare the answer for what grows."""
+    row, (group, amounts) = partition.allocation(name), held[name]
+    assert row is not None
+    before = dict(row.assign or {})
+    rest = size - sum(before.values())
+    usage = Resource({**row.asked, FAMILY: row.asked.get(FAMILY, 0) + rest})
+    divisions = list(oracle.divisions(group, max(0, rest), {}))
+    decision = partition.resize(name, usage)
+    assert decision.allowed == (rest <= 0 or bool(divisions)), (name, usage, str(decision))
+    if decision:
+        after = dict(decision.assign or {})
+        growth = {one: after.get(one, 0) - before.get(one, 0) for one in oracle.world.variants}
+        assert rest <= 0 or growth in divisions
+        assert sum(after.values()) == size
+        oracle.change(group, growth)
+        held[name] = group, {one: amounts[one] + growth[one] for one in oracle.world.variants}
 
 
 def test_assignments_follow_the_rules() -> None:

@@ -53,6 +53,7 @@ __all__ = [
     "allocation_of",
     "request_of",
     "require_duration",
+    "require_requests",
     "require_specs",
 ]
 
@@ -264,6 +265,20 @@ class AllocationSpec(NamedTuple):
     def request(self, application_id: str) -> AllocationRequest:
         """Return the request of an application for this allocation."""
         return AllocationRequest(self.allocation_id, application_id, *self[1:])
+
+
+def require_requests(
+    requests: Iterable[AllocationRequest | tuple[str, str, Resource]], argument: str = "requests"
+) -> list[AllocationRequest]:
+    """Return several requests. The iterable is foreign code, so it is read before the lock is taken.
+
+    Raises:
+        RequestError: an item is neither an AllocationRequest nor a tuple of its parts.
+    """
+    try:
+        return [AllocationRequest(*request) for request in requests]
+    except TypeError as error:
+        raise RequestError(argument, requests, "expected AllocationRequests, or tuples of their parts") from error
 
 
 def require_specs(allocations: object) -> tuple[AllocationSpec, ...]:

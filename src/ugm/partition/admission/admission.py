@@ -43,7 +43,7 @@ from ugm.queues.tree import Queue
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 
-__all__ = ["AdmissionControl", "AdmissionPart", "granted"]
+__all__ = ["AdmissionControl", "AdmissionPart", "granted", "with_objections"]
 
 _HELD: Final = AllocationState.HELD
 _PENDING: Final = AllocationState.PENDING
@@ -173,9 +173,7 @@ class AdmissionControl(CheckedArguments):
         by_limits = holding.violations(vector) if by_models or objections else holding.admit(vector)
         if by_limits or by_models:
             evictions = self.evictions(claim, application) if by_models else ()
-            violations = by_limits + by_models
-            if all(one.can_wait for one in violations):
-                violations += tuple(one for one in objections if not one.can_wait)
+            violations = with_objections(by_limits + by_models, objections)
             return self._deny(request, application, row, Decision(violations, evictions))
         if objections:
             return self.deny([AllocationRequest._make(request)], Decision(tuple(objections)))
@@ -238,8 +236,9 @@ class AdmissionControl(CheckedArguments):
     def violations(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
         """Return every limit of users, groups, queues and other models that an allocation would exceed."""
         found = self._state.holding_of(application).violations(self._state.vector(row.usage))
-        found += self.objections(application, row)
-        return found + self._models.check(application.claim(row)) if self._models else found
+        if self._models:
+            found += self._models.check(application.claim(row))
+        return with_objections(found, self.objections(application, row))
 
     def charge(self, row: Allocation) -> None:
         """Charge an allocation without a check, and write it into the ledger; nothing changes if a model raises."""
@@ -411,8 +410,7 @@ class AdmissionControl(CheckedArguments):
         application = self._state.owner(old)
         holding = self._state.holding_of(application)
         violations = holding.swap_violations(old.usage, new.usage)
-        if new.assign is not None and new.assign != old.assign:
-            violations += self.objections(application, new)
+        violations = with_objections(violations, self.objections(application, _growth(old, new)))
         violations += self._exchange_claims(old, new, agreed=not violations)
         if not violations:
             self._swap(old, new)
@@ -474,6 +472,28 @@ class AdmissionControl(CheckedArguments):
         before = self.timers.exceeded(queue)
         self._state.set_queue_quota(queue, quota)
         self.timers.start(before, queue)
+
+
+def _growth(old: Allocation, new: Allocation) -> Allocation:
+    """Return what an allocation uses more than the one that it replaces."""
+    usage, assign = (
+        Resource({name: most for name, most in (after - before).items() if most > 0})
+        for before, after in ((old.usage, new.usage), (old.assign or Resource(), new.assign or Resource()))
+    )
+    return new._replace(usage=usage, assign=assign or None)
+
+
+def with_objections(violations: tuple[Violation, ...], objections: Sequence[Violation]) -> tuple[Violation, ...]:
+    """Return violations of limits and models, with the objections that count besides them.
+
+    Without violations, all objections deny a request. With some, an objection counts if it says that waiting does not
+    help although all limits say that it does.
+    """
+    if not violations:
+        return tuple(objections)
+    if not all(one.can_wait for one in violations):
+        return violations
+    return violations + tuple(one for one in objections if not one.can_wait)
 
 
 def granted(row: Allocation) -> Decision:

@@ -20,8 +20,8 @@ from ugm.arguments import require_application_id, require_name, require_user
 from ugm.decision import ALLOWED, Decision
 from ugm.errors import RequestError
 from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, UserGroup, canonical_path, exact_text
+from ugm.partition.admission.admission import AdmissionPart
 from ugm.partition.admission.checked_arguments import in_use_reason
-from ugm.partition.admission.gangs import GangAdmission
 from ugm.partition.answers.reports import Admission
 from ugm.partition.engine.application import Application, ApplicationInfo, ApplicationState
 from ugm.partition.rows import (
@@ -114,7 +114,7 @@ def require_gang_style(gang_style: str) -> GangStyle:
     return GangStyle(gang_style)
 
 
-class ApplicationLifecycle(GangAdmission):
+class ApplicationLifecycle(AdmissionPart):
     """Adds applications to a partition and ends them. The caller runs the methods as transactions."""
 
     __slots__ = ()
@@ -240,7 +240,9 @@ class ApplicationLifecycle(GangAdmission):
         requests = [spec.request(application.application_id) for spec in specs]
         if len(requests) == 1:
             return decide(requests[0])
-        return self.allocate_all(requests)
+        from ugm.partition.admission.gangs import GangAdmission  # noqa: PLC0415 - few programs need it
+
+        return GangAdmission(self._state, self._models, self._admission).allocate_all(requests)
 
     def end(self, application_id: str) -> bool:
         """Remove an application with everything that it holds and requests, and return whether it existed."""

@@ -199,13 +199,13 @@ class VariantAssignment:
             return max(0, min(amounts, default=UNLIMITED) - row.usage.get(name, 0))
 
         free = {name: min(amount, room(name, Counter.free)) for name in order}
-        for allowed in self.protection.rooms(application, row, amount, free):
+        for allowed in self.protection.rooms(application, row, amount, free, before):
             found = self._fitting(application, row, amount, allowed)
             if found is not None:
                 return found
         self._is_allowed = False
         most = {name: room(name, _maximum) for name in order}
-        for allowed in self.protection.rooms(application, row, amount, most, is_empty=True):
+        for allowed in self.protection.rooms(application, row, amount, most, {}, is_empty=True):
             possible = divide(amount, allowed)
             if possible is not None:
                 return possible

@@ -15,37 +15,22 @@ of them, of all models:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, final
 
 from ugm.decision import ALLOWED, Decision, Violation
-from ugm.errors import RequestError
 from ugm.model import SetupViolation
-from ugm.partition.admission.admission import AdmissionPart
+from ugm.partition.admission.admission import AdmissionPart, with_objections
 from ugm.partition.admission.trial_charges import charge_limits
 from ugm.partition.engine.application import Application
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationState
 from ugm.resources import Resource
 from ugm.tracking.holding import DETACHED
 
-__all__ = ["GangAdmission", "require_requests"]
+__all__ = ["GangAdmission"]
 
 #: After a denial, other quota models check a gang up to this number of allocations. A quota tree undoes as many charges
 #: exactly, order included.
 _MAX_CHARGES_TO_UNDO: Final = 100
-
-
-def require_requests(
-    requests: Iterable[AllocationRequest | tuple[str, str, Resource]], argument: str = "requests"
-) -> list[AllocationRequest]:
-    """Return several requests. The iterable is foreign code, so it is read before the lock is taken.
-
-    Raises:
-        RequestError: an item is neither an AllocationRequest nor a tuple of its parts.
-    """
-    try:
-        return [AllocationRequest(*request) for request in requests]
-    except TypeError as error:
-        raise RequestError(argument, requests, "expected AllocationRequests, or tuples of their parts") from error
 
 
 def _add_denials(denials: dict[object, Violation], violations: Sequence[Violation]) -> None:
@@ -65,6 +50,7 @@ def _with_never(violations: Iterable[Violation], never: Iterable[Violation]) -> 
     return (*(known.pop(one[:5], one) for one in violations), *known.values())
 
 
+@final
 class GangAdmission(AdmissionPart):
     """Grants several allocations together. The caller runs the methods as transactions."""
 
@@ -82,7 +68,7 @@ class GangAdmission(AdmissionPart):
         usages: list[tuple[Application, Resource]] = []
         objections: list[Violation] = []
         charges = charge_limits(state, self._usages(rows, requests, usages, objections))
-        violations = (*charges.exceeded(), *objections)
+        violations = with_objections(charges.exceeded(), objections)
         if models:
             violations += self._charge_models(rows.values(), agreed=not violations)
         if violations and models:

@@ -66,6 +66,7 @@ class VariantProtection:
         row: Allocation,
         amount: int,
         free: Mapping[str, int],
+        before: Mapping[str, int],
         *,
         is_empty: bool = False,
     ) -> Iterator[dict[str, int]]:
@@ -76,9 +77,11 @@ class VariantProtection:
             row: the request, with what is assigned already.
             amount: the amount of any variant of one family.
             free: the amounts of its variants that the limits leave, in the order of preference.
+            before: the usage of an allocation that it replaces, which is counted already.
             is_empty: whether to answer for an empty partition.
         """
-        sources = self._sources(application, row, tuple(free), row.usage, is_empty=is_empty)
+        typed = {name: most - before.get(name, 0) for name, most in row.usage.items()}
+        sources = self._sources(application, row, tuple(free), typed, is_empty=is_empty)
         sources = [one for one in sources if one.kept]
         if not sources:
             yield dict(free)
@@ -116,7 +119,7 @@ class VariantProtection:
         is_empty: bool = False,
     ) -> list[_Source]:
         """Return the guarantees that may concern some variants, with the usage of the request of single variants."""
-        amounts = {name: typed[name] for name in names if typed.get(name)}
+        amounts = {name: typed[name] for name in names if typed.get(name, 0) > 0}
         return [_Source(one, names, amounts, is_empty=is_empty) for one in self._guarantees(application, row, names)]
 
     def is_needed(self) -> bool:

@@ -21,7 +21,7 @@ from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation, effective
 from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, UserGroup, canonical_path, is_below
 from ugm.model import Claim
-from ugm.partition.admission.admission import AdmissionPart, granted
+from ugm.partition.admission.admission import AdmissionPart, granted, with_objections
 from ugm.partition.admission.applications import require_submission
 from ugm.partition.admission.trial_charges import with_prospects
 from ugm.partition.answers.reports import (
@@ -143,9 +143,9 @@ class SubjectQueries(AdmissionPart):
         claim, usage = application.claim(row), row.usage
         by_limits = with_prospects(self._state, self.own_violations(application, usage), ((application, usage),))
         by_models = self._models.check(claim) if self._models.all else ()
-        by_limits += self._admission.objections(application, row)
         evictions = self._admission.evictions(claim, application) if by_models and is_submitted else ()
-        return Decision(by_limits + by_models, evictions) if by_limits or by_models else granted(row)
+        found = with_objections(by_limits + by_models, self._admission.objections(application, row))
+        return Decision(found, evictions) if found else granted(row)
 
     def explain(self, subject: Subject, query: AllocationRequest, max_holders: int) -> Callable[[], Explanation]:
         """Return a function that returns the same with its reasons; it may be called without the lock."""

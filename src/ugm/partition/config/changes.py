@@ -220,9 +220,12 @@ def _amounts(work: str, resources: Resource | None, count: int) -> Iterator[tupl
 
 
 def _models(compiled: CompiledConfig) -> Iterator[tuple[_Part, dict[str, str]]]:
-    """Yield the parts of all declared models, and the thresholds."""
+    """Yield the parts of all declared models, the families and the thresholds."""
     for definition in compiled.models:
         yield from (((*part, ""), properties) for part, properties in definition.parts())
+    families = {} if compiled.config is None else compiled.config.ugm.families
+    if families:
+        yield ("settings", "families", ""), {name: ", ".join(variants) for name, variants in families.items()}
     if compiled.config is not None and compiled.config.ugm.thresholds != ThresholdConfig():
         yield ("settings", "thresholds", ""), setting_texts(compiled.config.ugm.thresholds)
 

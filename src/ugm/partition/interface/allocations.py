@@ -13,10 +13,9 @@ from ugm.partition.admission.applications import (
     require_leaf_path,
     require_submission,
 )
-from ugm.partition.admission.gangs import require_requests
 from ugm.partition.answers.queries import require_subject
 from ugm.partition.interface.parts import PartitionParts
-from ugm.partition.rows import NO_USAGE, AllocationRequest, request_of, require_specs
+from ugm.partition.rows import NO_USAGE, AllocationRequest, request_of, require_requests, require_specs
 
 if TYPE_CHECKING:
     from ugm.decision import Decision, Violation
@@ -210,7 +209,7 @@ class WorkOperations(PartitionParts):
         Raises:
             RequestError: as for `allocate`, for any of them; nothing has changed.
         """
-        return self._transactions.run(self._lifecycle.allocate_all, require_requests(requests))
+        return self._transactions.run(self._gangs.allocate_all, require_requests(requests))
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource, *, node: str | None = None) -> Decision:
         """Replace a placeholder by a real allocation of the same application in one step.

@@ -20,6 +20,7 @@ from ugm.partition.rows import RequestFields
 from ugm.resources import Resource
 
 if TYPE_CHECKING:
+    from ugm.partition.admission.gangs import GangAdmission
     from ugm.partition.admission.running_work import Synchronization
     from ugm.partition.answers.model_queries import ModelQueries
     from ugm.partition.eviction.preemption import PreemptionPlanning
@@ -91,6 +92,12 @@ class PartitionParts:
         from ugm.partition.admission.running_work import Synchronization  # noqa: PLC0415 - as above
 
         return Synchronization(self._state, self._models, self._admission)
+
+    @_Part
+    def _gangs(self) -> GangAdmission:
+        from ugm.partition.admission.gangs import GangAdmission  # noqa: PLC0415 - as above
+
+        return GangAdmission(self._state, self._models, self._admission)
 
     @_Part
     def _reservations(self) -> Reservations:
