@@ -28,8 +28,9 @@ class Forms(NamedTuple):
     """A usage in normal form."""
 
     normal: Resource
-    #: For each variant: the usage if it gets all open amounts, and these amounts. Empty unless one family is open.
-    singles: tuple[tuple[Resource, Resource], ...]
+    #: For each variant: the usage if it gets all open amounts, and these amounts. Without open amounts the usage and
+    #: None; empty if several families are open.
+    choices: tuple[tuple[Resource, Resource | None], ...]
     is_open: bool
 
 
@@ -127,8 +128,8 @@ class Families:
             normal = self.normal(amounts)
             needed = self.open_amounts(normal)
             singles = [Resource({name: needed[family]}) for family in needed for name in self.variants[family]]
-            alone = tuple((self.normal(normal, one), one) for one in singles) if len(needed) == 1 else ()
-            forms = Forms(normal, alone, is_open=bool(needed))
+            choices = [(self.normal(normal, one), one) for one in singles] if needed else [(normal, None)]
+            forms = Forms(normal, tuple(choices) if len(needed) <= 1 else (), is_open=bool(needed))
             amounts.compiled = self, forms
         return cast("Forms", forms)
 

@@ -128,6 +128,10 @@ class AdmissionControl(CheckedArguments):
                 layout = None
         allowed = ALLOWED
         if layout is not epoch.layout:
+            variants = None if objections else self.variants
+            decision = None if variants is None else variants.grant(application, row)
+            if decision is not None:
+                return decision
             row = self.assigned(application, row)
             vector = self.request_vector(row.usage)
             if row.assign is not None:

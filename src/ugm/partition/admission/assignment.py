@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
 from ugm.arguments import require_resource
-from ugm.counters import UNLIMITED, Counter, fits
-from ugm.decision import Violation
+from ugm.counters import UNLIMITED, Counter
+from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
-from ugm.families import Families, Forms, divide, divisions
+from ugm.families import Families, divide, divisions
 from ugm.identity import ancestors
 from ugm.partition.admission.protection import VariantProtection
 from ugm.partition.config.compiled import CompiledConfig
@@ -35,6 +35,8 @@ from ugm.tracking.holding import Holding
 __all__ = ["VariantAssignment", "convert_rows"]
 
 _NO_FAMILIES: Final = Families({})
+#: The node, the label, the assignment and the preference of a request that names none.
+_NO_CHOICE: Final = (None, None, None, ())
 #: `Allocation(...)` takes twice as long.
 _new: Final = tuple.__new__
 
@@ -107,9 +109,6 @@ class VariantAssignment:
             forms = families.forms(require_resource("usage", row.usage))
             if not forms.is_open:
                 return row if forms.normal is row.usage else row._replace(usage=forms.normal)
-            quick = self._quick(application, row, forms)
-            if quick is not None:
-                return quick
         if waiting is not None and waiting.state is AllocationState.PENDING and old is None:
             row = row._replace(assign=row.assign or waiting.assign, prefer=row.prefer or waiting.prefer)
         row = self.normal(row)
@@ -133,30 +132,27 @@ class VariantAssignment:
             return row
         return row._replace(usage=families.normal(row.usage, assign), assign=assign)
 
-    def _quick(self, application: Application, row: Allocation, forms: Forms) -> Allocation | None:
-        """Return a row with the first variant that fits the limits of users, groups and queues, if nothing else counts.
+    def grant(self, application: Application, row: Allocation) -> Decision | None:
+        """Grant a new request if only limits of users, groups and queues count, to the first variant that fits.
 
-        Nearly all requests are of this kind, and get the same answer from `_chosen` in more time.
+        Nearly all requests are of this kind. `AdmissionControl.allocate` gives others, and this one, the same answer in
+        more time; None leaves the request to it.
         """
-        state, holding = self._state, application.holding
+        state, holding, asked = self._state, application.holding, row.usage
         epoch = state.active_limits.epoch
         if self._plain[0] is not state.compiled:
             self._plain = state.compiled, not self._preferences() and not self.protection.is_needed()
-        if (
-            not self._plain[1]
-            or self._models.all
-            or row.node is not None
-            or holding is None
-            or holding.epoch is not epoch
-        ):
+        if not self._plain[1] or self._models.all or row[9:13] != _NO_CHOICE or type(asked) is not Resource:
             return None
-        for usage, assign in forms.singles:
+        if holding is None or holding.epoch is not epoch or row[0] in state.allocations or application.row.failing:
+            return None
+        for usage, assign in self._families.forms(asked).choices:
             layout, vector = usage.compiled
             if layout is not epoch.layout:
                 vector = epoch.layout.vector(usage)
-            if fits(holding.checked, vector):
-                self._checked = row = _new(Allocation, (*row[:2], usage, *row[3:11], assign, ()))
-                return row
+            if holding.try_charge(vector):
+                state.add(application, _new(Allocation, (*row[:2], usage, *row[3:11], assign, ())))
+                return ALLOWED if assign is None else _new(Decision, ((), (), assign))
         return None
 
     def _chosen(
