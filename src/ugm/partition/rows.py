@@ -141,7 +141,9 @@ def allocation_of(request: AllocationRequest, state: AllocationState, now: int =
     Raises:
         RequestError: a property has a wrong type or value.
     """
-    allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node, label, *given = request
+    allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node, label, assign, prefer = (
+        request
+    )
     if type(placeholder) is not bool:
         raise RequestError("placeholder", placeholder, "expected True or False")
     if type(priority) is not int or not -_PRIORITY_BOUND <= priority < _PRIORITY_BOUND:
@@ -152,12 +154,13 @@ def allocation_of(request: AllocationRequest, state: AllocationState, now: int =
         require_exact_name("node", node)
     if label is not None:
         require_exact_name("label", label)
-    kinds = NO_KINDS if given == NO_KINDS else _checked_kinds(*given)
+    if assign is not None or prefer:
+        assign, prefer = _checked_kinds(assign, prefer)
     until = None
     if duration is not None:
         require_duration(duration)
         until = None if state is AllocationState.PENDING else now + duration
-    traits = state, placeholder, priority, preemptible, until, duration, node, label, *kinds
+    traits = state, placeholder, priority, preemptible, until, duration, node, label, assign, prefer
     return tuple.__new__(Allocation, (allocation_id, application_id, usage, *traits))
 
 
@@ -165,7 +168,7 @@ def allocation_of(request: AllocationRequest, state: AllocationState, now: int =
 NO_KINDS: Final[list[object]] = [None, ()]
 
 
-def _checked_kinds(assign: object, prefer: object) -> list[object]:
+def _checked_kinds(assign: Resource | None, prefer: Iterable[str]) -> tuple[Resource | None, tuple[str, ...]]:
     """Return an assignment to variants, and the preferred variants.
 
     Raises:
@@ -173,7 +176,7 @@ def _checked_kinds(assign: object, prefer: object) -> list[object]:
     """
     if assign is not None:
         require_amounts("assign", require_resource("assign", assign))
-    return [assign, require_names("prefer", prefer)]
+    return assign, require_names("prefer", prefer)
 
 
 def require_duration(duration: object) -> None:
