@@ -225,7 +225,7 @@ def _resize(name: str, size: int, partition: Partition, oracle: Oracle, held: di
     assert row is not None
     before = dict(row.assign or {})
     rest = size - sum(before.values())
-    usage = Resource({**row.asked, FAMILY: row.asked.get(FAMILY, 0) + rest})
+    usage = Resource({**row.requested_usage, FAMILY: row.requested_usage.get(FAMILY, 0) + rest})
     divisions = list(oracle.divisions(group, max(0, rest), {}))
     decision = partition.resize(name, usage)
     assert decision.allowed == (rest <= 0 or bool(divisions)), (name, usage, str(decision))

@@ -107,7 +107,7 @@ RequestFields: TypeAlias = tuple[
 #: The usage that a call leaves out because it passes an `AllocationRequest`; no method accepts it as a usage.
 NO_USAGE: Final = cast("Resource", None)
 #: The properties of a request.
-_REQUESTED: Final = ("application_id", "asked", "placeholder", "priority", "preemptible", "duration", "node")
+_REQUESTED: Final = ("application_id", "requested_usage", "placeholder", "priority", "preemptible", "duration", "node")
 #: The properties of a request that names none.
 _NO_PROPERTIES: Final = tuple(AllocationRequest._field_defaults.values())
 
@@ -214,7 +214,7 @@ class Allocation(NamedTuple):
     prefer: tuple[str, ...] = ()
 
     @property
-    def asked(self) -> Resource:
+    def requested_usage(self) -> Resource:
         """The requested usage, without the variants to which amounts of any variant are assigned."""
         if self.assign is None or self.state is AllocationState.PENDING:
             return self.usage
@@ -226,7 +226,7 @@ class Allocation(NamedTuple):
     def request(self) -> AllocationRequest:
         """The request for the allocation."""
         made = AllocationRequest(*[getattr(self, name) for name in AllocationRequest._fields])
-        return made if self.assign is None else made._replace(usage=self.asked)
+        return made if self.assign is None else made._replace(usage=self.requested_usage)
 
     def granted(self, now: int) -> Allocation:
         """Return a pending allocation as it is held if it is granted now."""
@@ -241,7 +241,7 @@ class Allocation(NamedTuple):
         for name in _REQUESTED:
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
-                return name.replace("asked", "usage"), mine, theirs
+                return name.replace("requested_usage", "usage"), mine, theirs
         return None
 
     def to_dict(self) -> Mapping[str, object]:

@@ -113,7 +113,7 @@ class PodAdmission:
         except RequestError:
             # A repeated review differs from a confirmed charge, which has no promised end any more.
             held = await self.grants.run(lambda partition: partition.allocation(self.grants.ledger_id(name)))
-            if held is None or usage not in (held.usage, held.asked):
+            if held is None or usage not in (held.usage, held.requested_usage):
                 raise
         return await self._near_limits(name, usage)
 

@@ -141,7 +141,7 @@ def _parts(held: Mapping[str, OwnedAllocation]) -> dict[str, dict[str, Resource]
     """Return the allocations of each pod: the one with its uid, and increases, whose ids begin with the uid."""
     parts: dict[str, dict[str, Resource]] = {}
     for name, owned in held.items():
-        parts.setdefault(name.partition("/")[0], {})[name] = owned.allocation.asked
+        parts.setdefault(name.partition("/")[0], {})[name] = owned.allocation.requested_usage
     return parts
 
 

@@ -118,7 +118,7 @@ class VariantAssignment:
         known = old or self._state.held(row.allocation_id)
         if row.assign is not None:
             assign = row.assign
-        elif old is None and known is not None and known.assign is not None and known.asked == row.usage:
+        elif old is None and known is not None and known.assign is not None and known.requested_usage == row.usage:
             # The call is repeated.
             assign = known.assign
         else:
@@ -138,15 +138,15 @@ class VariantAssignment:
         Nearly all requests are of this kind. `AdmissionControl.allocate` gives others, and this one, the same answer in
         more time; None leaves the request to it.
         """
-        state, holding, asked = self._state, application.holding, row.usage
+        state, holding, requested = self._state, application.holding, row.usage
         epoch = state.active_limits.epoch
         if self._plain[0] is not state.compiled:
             self._plain = state.compiled, not self._preferences() and not self.protection.is_needed()
-        if not self._plain[1] or self._models.all or row[9:13] != _NO_CHOICE or type(asked) is not Resource:
+        if not self._plain[1] or self._models.all or row[9:13] != _NO_CHOICE or type(requested) is not Resource:
             return None
         if holding is None or holding.epoch is not epoch or row[0] in state.allocations or application.row.failing:
             return None
-        for usage, assign in self._families.forms(asked).choices:
+        for usage, assign in self._families.forms(requested).choices:
             layout, vector = usage.compiled
             if layout is not epoch.layout:
                 vector = epoch.layout.vector(usage)
@@ -244,13 +244,13 @@ class VariantAssignment:
                     found.append(families.normal(usage, assign))
         return found or [usage]
 
-    def is_assignment(self, usage: Resource, asked: Resource) -> bool:
+    def is_assignment(self, usage: Resource, requested: Resource) -> bool:
         """Return whether a usage is a request whose open amounts are assigned."""
         families = self._families
         if families.open_amounts(usage):
             return False
-        rest = {name: amount - asked.get(name, 0) for name, amount in usage.items()}
-        return asked.keys() <= usage.keys() and all(
+        rest = {name: amount - requested.get(name, 0) for name, amount in usage.items()}
+        return requested.keys() <= usage.keys() and all(
             amount >= 0 if name in families.family_of else amount == 0 for name, amount in rest.items()
         )
 
@@ -264,7 +264,7 @@ class VariantAssignment:
         prefer = tuple(name for name in row.prefer if name in known)
         if row.assign is not None and all(name in known for name in row.assign):
             return row
-        base = row._replace(usage=row.asked, assign=None, prefer=prefer)
+        base = row._replace(usage=row.requested_usage, assign=None, prefer=prefer)
         if row.state is AllocationState.PENDING:
             return self.normal(base)
         return self.assigned(application, base, row)

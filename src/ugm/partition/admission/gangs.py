@@ -103,7 +103,7 @@ class GangAdmission(AdmissionPart):
         for name, first in rows.items():
             row, application = first, self._state.owner(first)
             if row.assign is not None and given[name] is None:
-                row = self._admission.assigned(application, row._replace(usage=row.asked, assign=None))
+                row = self._admission.assigned(application, row._replace(usage=row.requested_usage, assign=None))
                 rows[name] = row
             objections += self._admission.objections(application, row)
             usages.append((application, row.usage))

@@ -185,7 +185,9 @@ def differences(
 def _agree(one: Allocation, running: RunningAllocation) -> bool:
     if one[:2] != running[:2] or (running.node is not None and running.node != one.node):
         return False
-    return any(is_equal(known.without_zeros(), running.usage.without_zeros()) for known in (one.usage, one.asked))
+    return any(
+        is_equal(known.without_zeros(), running.usage.without_zeros()) for known in (one.usage, one.requested_usage)
+    )
 
 
 _PENDING: Final = AllocationState.PENDING

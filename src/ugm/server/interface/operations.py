@@ -23,6 +23,7 @@ from ugm._json_values import Json, JsonObject
 from ugm.partition import AbstractPartition, Admission, AllocationRequest, GangStyle
 from ugm.partition.interface.operations import OPERATION_KINDS, Kind, Role
 from ugm.queues import Placement
+from ugm.resources import Resource
 from ugm.server.http.payloads import ApiError, plain
 from ugm.server.interface.fields import Duration, Name, Priority, QueuePath, RequestedQueue, Seconds, Tags, User
 from ugm.server.interface.route import Call, Route, Routes
@@ -64,6 +65,7 @@ class Grant(TypedDict):
     can_wait: bool
     violations: list[Any]
     evictions: list[str]
+    assign: Resource | None
     text: str
     summary: str
     for_people: str
