@@ -130,8 +130,13 @@ class Layout:
 
     def with_names(self, names: Iterable[str]) -> Layout:
         """Return a layout that also counts *names*; this one if it counts them already."""
-        every, rules = (*self.limited, *names), self
-        layout = Layout(every, closed=rules.closed, listed=rules.listed, families=rules.families, examine=rules.examine)
+        layout = Layout(
+            (*self.limited, *names),
+            closed=self.closed,
+            listed=self.listed,
+            families=self.families,
+            examine=self.examine,
+        )
         return self if layout.names == self.names else layout
 
     def vector(self, usage: Resource) -> RequestVector:

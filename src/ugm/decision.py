@@ -66,7 +66,7 @@ COUNTED_KINDS: Final = {
     "pending": CountedKind("pending requests", "requests pending", "waiting requests"),
     "submitted": CountedKind("submitted applications", "applications submitted", "submitted applications"),
 }
-#: Those who need what is free, by the kind of a violation.
+#: The owners of free amounts, by the kind of a violation.
 _OTHERS: Final = {"reservation": "A request that has waited longer needs", "guarantee": "Other teams are guaranteed"}
 _ADMINISTRATOR: Final = "Waiting does not help: request less, or ask an administrator to raise the limit."
 

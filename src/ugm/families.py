@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import permutations
-from typing import Final, NamedTuple, cast, final
+from typing import Final, TypeAlias, cast, final
 
 from ugm.errors import RequestError, quote
 from ugm.resources import Resource
 
-__all__ = ["SEPARATOR", "Families", "Forms", "divide", "divisions", "is_equal"]
+__all__ = ["SEPARATOR", "Families", "divide", "divisions", "family_name", "is_equal"]
 
 #: Between the name of a family and that of a variant.
 SEPARATOR: Final = ":"
@@ -24,14 +24,17 @@ _MOST_KEPT: Final = 1024
 _MOST_ORDERED: Final = 4
 
 
-class Forms(NamedTuple):
-    """A usage in normal form."""
+#: See `Families.choices`.
+Choices: TypeAlias = "tuple[tuple[Resource, Resource | None], ...]"
 
-    normal: Resource
-    #: For each variant: the usage if it gets all open amounts, and these amounts. Without open amounts the usage and
-    #: None; empty if several families are open.
-    choices: tuple[tuple[Resource, Resource | None], ...]
-    is_open: bool
+
+def family_name(variant: str) -> str:
+    """Return the family in the name of a variant; a name of another resource is returned as it is.
+
+    >>> family_name("gpu:a100"), family_name("gpu")
+    ('gpu', 'gpu')
+    """
+    return variant.partition(SEPARATOR)[0]
 
 
 @final
@@ -66,7 +69,7 @@ class Families:
 
     def concern(self, amounts: Mapping[str, int]) -> bool:
         """Return whether amounts name a family or a variant, also one that is not declared."""
-        return any(name.partition(SEPARATOR)[0] in self.variants for name in amounts)
+        return any(family_name(name) in self.variants for name in amounts)
 
     def normal(self, amounts: Resource, assigned: Resource | None = None, argument: str = "usage") -> Resource:
         """Return amounts in normal form: the same object if they are, and for equal amounts the same object each time.
@@ -93,7 +96,7 @@ class Families:
     def _normal(self, amounts: Resource, assigned: Resource, argument: str) -> Resource:
         sums = dict(amounts + assigned)
         for name in sums:
-            family = name.partition(SEPARATOR)[0]
+            family = family_name(name)
             if family in self.variants and name != family and name not in self.family_of:
                 known = ", ".join(self.variants[family])
                 raise RequestError(argument, amounts, f"{quote(name)} is no variant of {family} (declared: {known})")
@@ -117,21 +120,25 @@ class Families:
         """Return whether amounts are in normal form, and nothing of them is open."""
         return not self.concern(amounts) or (self.normal(amounts) is amounts and not self.open_amounts(amounts))
 
-    def forms(self, amounts: Resource) -> Forms:
-        """Return amounts in normal form, with what they become if one variant gets all open amounts; cached in them.
+    def choices(self, amounts: Resource) -> Choices:
+        """Return what amounts become if one variant gets all open amounts, and these amounts; cached in the amounts.
+
+        Returns:
+            One pair for each variant; without open amounts, the normal form and None; none if several families are
+            open.
 
         Raises:
             RequestError: as for `normal`.
         """
-        known, forms = amounts.compiled
+        known, choices = amounts.compiled
         if known is not self:
             normal = self.normal(amounts)
             needed = self.open_amounts(normal)
             singles = [Resource({name: needed[family]}) for family in needed for name in self.variants[family]]
-            choices = [(self.normal(normal, one), one) for one in singles] if needed else [(normal, None)]
-            forms = Forms(normal, tuple(choices) if len(needed) <= 1 else (), is_open=bool(needed))
-            amounts.compiled = self, forms
-        return cast("Forms", forms)
+            pairs = [(self.normal(normal, one), one) for one in singles] if needed else [(normal, None)]
+            choices = tuple(pairs) if len(needed) <= 1 else ()
+            amounts.compiled = self, choices
+        return cast("Choices", choices)
 
     def capped(self, free: Resource) -> Resource:
         """Return free amounts of which a family has at most those of its variants together, if all are limited."""

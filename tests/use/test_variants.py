@@ -74,7 +74,7 @@ def _orders() -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.parametrize("config", [example(), parse_config(ELASTIC).partition()], ids=["queues", "elastic"])
 def test_both_guarantees_hold_in_every_order(config: PartitionConfig) -> None:
-    """Ten cards of any model for one team, and five of each for the other, whoever asks first."""
+    """One team gets ten cards of any model and the other five of each, in every order of the requests."""
     orders = list(_orders())
     assert len(orders) == 42
     for order in orders:
@@ -254,6 +254,25 @@ def test_a_variant_in_use_cannot_be_removed(partition: Partition) -> None:
         partition.configure(fewer.partition())
     partition.verify()
     assert partition.allocate("b", "models", V100)
+
+
+@pytest.mark.parametrize(
+    ("partition", "message"),
+    [
+        ('queues: [{name: q, ugm: {prefer: ["gpu:a100"]}}]', "root.q prefers 'gpu:a100': not declared"),
+        (
+            'queues: [], ugm: {families: {gpu: [a]}}, limits: [{users: [x], ugm: {prefer: ["gpu:a"], maxpending: 1}}]',
+            "root limits[0] prefers variants: only a queue can",
+        ),
+        ("queues: [], ugm: {families: {gpu: [a100, a100]}}", "the variant 'a100' is listed twice"),
+        ('queues: [{name: q, resources: {max: {"gpu:h100": 1}}}], ugm: {families: {gpu: [a100]}}', "'gpu:h100' is not"),
+    ],
+)
+def test_mistakes_in_a_file_are_named(partition: str, message: str) -> None:
+    """A preference, a list or an amount that would have no effect is a problem of the file."""
+    with pytest.raises(ConfigError) as refused:
+        parse_config(f"partitions: [{{{partition}}}]")
+    assert message in str(refused.value)
 
 
 def test_guarantees_that_cannot_be_met_are_named() -> None:

@@ -535,7 +535,9 @@ def resources_are_listed(located: LocatedPartition) -> Iterator[Finding]:
 
 def families_are_valid(located: LocatedPartition) -> Iterator[Finding]:
     """Families and their variants have valid names, and all named variants are declared."""
-    if located.partition.ugm.families:
+    queues = (queue for _, queue in located.partition.root.walk())
+    settings = (one for queue in queues for one in (queue.ugm, *(limit.ugm for limit in queue.limits)))
+    if located.partition.ugm.families or any(one.prefer for one in settings):
         from ugm.configuration.family_rules import family_findings  # noqa: PLC0415 - few configurations have families
 
         yield from (found.below(located.path) for found in family_findings(located.partition))

@@ -26,7 +26,7 @@ from ugm.configuration.scheduler import (
     QueueResources,
 )
 from ugm.errors import RequestError, quote
-from ugm.families import SEPARATOR, Families
+from ugm.families import SEPARATOR, Families, family_name
 from ugm.resources import MAX_QUANTITY, Resource, is_resource_name, sum_of
 
 __all__ = ["family_findings", "normal_config", "normal_guarantees"]
@@ -154,23 +154,22 @@ def family_findings(config: PartitionConfig) -> Iterator[Finding]:
     """Yield the violations of the rules of families, with their paths below the partition.
 
     A family and its variants have names without ``:``. A variant that is named anywhere is declared. Where a guarantee
-    names a family and variants, its amount of the family is not less than the sum.
+    names a family and variants, its amount of the family is not less than the sum. Queues prefer declared variants.
     """
-    declared = config.ugm.families
-    if not declared:
-        return
-    yield from _name_findings(declared)
-    families = Families(declared)
+    yield from _name_findings(config.ugm.families)
+    families = Families(config.ugm.families)
     yield from _amount_findings(config, families)
     elastic = config.ugm.elastic
     if elastic is not None and elastic.total is not None:
         yield from _sums_fit(_normal_if_valid(elastic, families), families)
     for queue_path, queue in config.root.walk():
+        place = ("ugm", "families")
         for name in queue.ugm.prefer:
             if name not in families.family_of:
-                yield Finding(
-                    ("ugm", "families"), "variant-unknown", f"{queue_path} prefers {quote(name)}: not declared"
-                )
+                yield Finding(place, "variant-unknown", f"{queue_path} prefers {quote(name)}: not declared")
+        for at, limit in enumerate(queue.limits):
+            if limit.ugm.prefer:
+                yield Finding(place, "prefer-in-limit", f"{queue_path} limits[{at}] prefers variants: only a queue can")
 
 
 def _name_findings(declared: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
@@ -187,7 +186,7 @@ def _amount_findings(config: PartitionConfig, families: Families) -> Iterator[Fi
     for path, amounts in resource_vectors(config):
         for name in amounts:
             if name not in families.family_of and SEPARATOR in name and families.concern({name: 0}):
-                known = ", ".join(families.variants[name.partition(SEPARATOR)[0]])
+                known = ", ".join(families.variants[family_name(name)])
                 yield Finding((*path, name), "variant-unknown", f"{quote(name)} is not declared (declared: {known})")
         if path[-1] in _GUARANTEES and isinstance(amounts, Mapping):
             try:

@@ -25,6 +25,7 @@ from ugm.configuration.scheduler import (
 )
 from ugm.counters import Layout
 from ugm.errors import RequestError, ResourceNameWarning, quote
+from ugm.families import Families
 from ugm.resources import MEMORY, VCORE, Resource
 
 __all__ = [
@@ -92,8 +93,8 @@ def listed_resources(settings: Extensions) -> tuple[str, ...]:
 
 def family_names(settings: Extensions) -> Iterator[str]:
     """Yield the names of the families of a partition, and of their variants."""
-    for family, shorts in settings.families.items():
-        yield from (family, *(f"{family}:{short}" for short in shorts))
+    for family, variants in Families(settings.families).variants.items():
+        yield from (family, *variants)
 
 
 def unlisted_resources(partition: PartitionConfig) -> Iterator[tuple[Path, str]]:

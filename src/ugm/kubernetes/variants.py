@@ -13,7 +13,7 @@ from typing import Final
 
 from ugm.arguments import require_mapping
 from ugm.errors import RequestError
-from ugm.families import SEPARATOR
+from ugm.families import SEPARATOR, family_name
 from ugm.kubernetes.manifests import Fields, read_manifest
 from ugm.resources import Resource
 
@@ -43,7 +43,7 @@ def node_offers(manifest: Mapping[str, object], variants: Mapping[str, str] = NO
     metadata, labels = node.mapping("metadata"), node.at(("metadata", "labels"))
     allocatable = node.at(("status", "allocatable")).amounts()
     offers = with_variants(allocatable, variants, lambda label: {labels.text(label)} - {None})
-    for family in {variant.rpartition(SEPARATOR)[0] for variant in variants.values()}:
+    for family in {family_name(variant) for variant in variants.values()}:
         if offers.get(family) and not any(name.startswith(f"{family}{SEPARATOR}") for name in offers):
             raise metadata.error("labels", f"expected one of those that name variants of {family}")
     return offers
@@ -64,7 +64,7 @@ def with_variants(
     """
     families, found = dict[str, dict[str, str]](), dict(amounts)
     for selector, variant in require_variants(variants).items():
-        families.setdefault(variant.rpartition(SEPARATOR)[0], {})[selector] = variant
+        families.setdefault(family_name(variant), {})[selector] = variant
     for family, rules in families.items():
         labels = {selector.partition("=")[0] for selector in rules}
         possible = {rules.get(f"{label}={value}") for label in labels for value in values_of(label)}
@@ -84,7 +84,7 @@ def require_variants(variants: object) -> dict[str, str]:
     for selector, variant in rules.items():
         if type(selector) is not str or not all(selector.partition("=")):
             raise RequestError("variants", selector, "expected label=value")
-        if type(variant) is not str or not all(variant.rpartition(SEPARATOR)):
+        if type(variant) is not str or not all(variant.partition(SEPARATOR)):
             raise RequestError("variants", variant, f"expected family{SEPARATOR}variant")
     return rules
 

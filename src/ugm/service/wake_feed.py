@@ -110,7 +110,7 @@ class WakeFeed:
                     self._commit()
             await asyncio.sleep(max(_PAUSE, _REST * (monotonic() - began)))
             with suppress(TimeoutError):
-                async with asyncio.timeout(waiting_list._search.until_change()):  # noqa: SLF001 - of the same engine
+                async with asyncio.timeout(waiting_list.until_change()):
                     await self._changed.wait()
 
     def _pass_on(self, woken: Iterable[AllocationRequest]) -> None:

@@ -21,7 +21,7 @@ from ugm.arguments import (
     require_whole,
 )
 from ugm.errors import RequestError
-from ugm.families import SEPARATOR
+from ugm.families import family_name
 from ugm.identity import ROOT, UserGroup, canonical_path
 from ugm.resources import Resource
 from ugm.simulation.swf import UNKNOWN, SwfRecord
@@ -92,7 +92,7 @@ class JobMapping:
             require_instance(name, getattr(self, name), str)
         amounts = require_resource("per_processor", self.per_processor)
         for variant in require_mapping("variants", self.variants).values():
-            if require_instance("variants", variant, str).rpartition(SEPARATOR)[0] not in amounts:
+            if family_name(require_instance("variants", variant, str)) not in amounts:
                 raise RequestError("variants", variant, "expected family:variant with an amount per processor")
 
     def jobs(self, records: Iterable[SwfRecord]) -> Iterator[Job]:
@@ -154,10 +154,10 @@ class JobMapping:
         found: dict[str, str] = {}
         for name, variant in self.variants.items():
             if name in names:
-                found.setdefault(variant.rpartition(SEPARATOR)[0], variant)
+                found.setdefault(family_name(variant), variant)
         return tuple(found.values())
 
     def _usage(self, processors: int, memory: int, variants: tuple[str, ...]) -> Resource:
         each = Resource(vcore=self.vcore_per_processor, memory=memory) + self.per_processor
-        typed = {variant: self.per_processor[variant.rpartition(SEPARATOR)[0]] for variant in variants}
+        typed = {variant: self.per_processor[family_name(variant)] for variant in variants}
         return ((each + Resource(typed)) * processors).without_zeros()

@@ -50,16 +50,12 @@ class VariantAssignment:
         models: its quota models.
     """
 
-    __slots__ = ("_checked", "_is_allowed", "_models", "_plain", "_preferred", "_state", "protection")
+    __slots__ = ("_models", "_plain", "_preferred", "_state", "protection")
 
     def __init__(self, state: PartitionState, models: ModelSet) -> None:
         self._state: Final = state
         self._models: Final = models
         self.protection: Final = VariantProtection(state, models)
-        #: The last row whose assignment was chosen so that it leaves all guarantees satisfiable, and whether the row
-        #: that is assigned now is one.
-        self._checked: Allocation | None = None
-        self._is_allowed = False
         #: Whether a configuration has neither preferences nor guarantees of variants.
         self._plain: tuple[CompiledConfig | None, bool] = None, False
         #: The preferred variants by queue path, of a configuration.
@@ -105,10 +101,6 @@ class VariantAssignment:
         """
         families = self._families
         waiting = self._state.allocations.get(row.allocation_id)
-        if waiting is None and old is None and row.assign is None and not row.prefer:
-            forms = families.forms(require_resource("usage", row.usage))
-            if not forms.is_open:
-                return row if forms.normal is row.usage else row._replace(usage=forms.normal)
         if waiting is not None and waiting.state is AllocationState.PENDING and old is None:
             row = row._replace(assign=row.assign or waiting.assign, prefer=row.prefer or waiting.prefer)
         row = self.normal(row)
@@ -124,12 +116,7 @@ class VariantAssignment:
         else:
             found = holding or self._state.holding_of(application)
             chain = found.checked if application.holding is found else found.enforced(found.chain())
-            self._is_allowed = old is None
             assign = self._chosen(application, row, needed, chain, old)
-            row = row._replace(usage=families.normal(row.usage, assign), assign=assign)
-            if self._is_allowed:
-                self._checked = row
-            return row
         return row._replace(usage=families.normal(row.usage, assign), assign=assign)
 
     def grant(self, application: Application, row: Allocation) -> Decision | None:
@@ -146,7 +133,7 @@ class VariantAssignment:
             return None
         if holding is None or holding.epoch is not epoch or row[0] in state.allocations or application.row.failing:
             return None
-        for usage, assign in self._families.forms(requested).choices:
+        for usage, assign in self._families.choices(requested):
             layout, vector = usage.compiled
             if layout is not epoch.layout:
                 vector = epoch.layout.vector(usage)
@@ -199,7 +186,6 @@ class VariantAssignment:
             found = self._fitting(application, row, amount, allowed)
             if found is not None:
                 return found
-        self._is_allowed = False
         most = {name: room(name, _maximum) for name in order}
         for allowed in self.protection.rooms(application, row, amount, most, {}, is_empty=True):
             possible = divide(amount, allowed)
@@ -271,7 +257,7 @@ class VariantAssignment:
 
     def objections(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
         """Return the guarantees that the assignment of a row would leave unsatisfiable."""
-        return () if row is self._checked else self.protection.objections(application, row)
+        return self.protection.objections(application, row)
 
     def _preferences(self) -> Mapping[str, tuple[str, ...]]:
         compiled = self._state.compiled

@@ -14,7 +14,7 @@ of them, of all models:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, final
 
 from ugm.decision import ALLOWED, Decision, Violation
@@ -25,6 +25,7 @@ from ugm.partition.engine.application import Application
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationState
 from ugm.resources import Resource
 from ugm.tracking.holding import DETACHED
+from ugm.tracking.holding_index import BatchCharge
 
 __all__ = ["GangAdmission"]
 
@@ -65,9 +66,15 @@ class GangAdmission(AdmissionPart):
         state, models, rows = self._state, self._models, self._new_rows(requests)
         mark = len(state.lock.changes)
         state.note_charges()
+        charges, objections = BatchCharge(state.holding_index), list[Violation]()
         usages: list[tuple[Application, Resource]] = []
-        objections: list[Violation] = []
-        charges = charge_limits(state, self._usages(rows, requests, usages, objections))
+        for name, requested in rows.items():
+            # Amounts of any variant are assigned after those before are charged.
+            application = state.owner(requested)
+            rows[name] = row = self._admission.assigned(application, requested)
+            objections += self._admission.objections(application, row)
+            usages.append((application, row.usage))
+            charge_limits(state, charges, application, row.usage)
         violations = with_objections(charges.exceeded(), objections)
         if models:
             violations += self._charge_models(rows.values(), agreed=not violations)
@@ -84,38 +91,13 @@ class GangAdmission(AdmissionPart):
             state.write(row)
         return ALLOWED
 
-    def _usages(
-        self,
-        rows: dict[str, Allocation],
-        requests: Iterable[AllocationRequest],
-        usages: list[tuple[Application, Resource]],
-        objections: list[Violation],
-    ) -> Iterator[tuple[Application, Resource]]:
-        """Yield what each row uses, assigned to variants after those before it are charged.
-
-        Args:
-            rows: the rows by id, which are replaced by the assigned ones.
-            requests: the requests of all rows.
-            usages: receives what is yielded.
-            objections: receives the guarantees that an assignment would leave unsatisfiable.
-        """
-        given = {request.allocation_id: request.assign for request in requests}
-        for name, first in rows.items():
-            row, application = first, self._state.owner(first)
-            if row.assign is not None and given[name] is None:
-                row = self._admission.assigned(application, row._replace(usage=row.requested_usage, assign=None))
-                rows[name] = row
-            objections += self._admission.objections(application, row)
-            usages.append((application, row.usage))
-            yield usages[-1]
-
     def _new_rows(self, requests: Sequence[AllocationRequest]) -> dict[str, Allocation]:
-        """Return the rows of the requests that are not held yet, by allocation id."""
+        """Return the rows of the requests that are not held yet, by allocation id, with their open amounts."""
         rows: dict[str, Allocation] = {}
         admission = self._admission
         now = admission.now(requests)
         for request in requests:
-            row = admission.row(request, AllocationState.HELD, now)
+            row = admission.row(request, AllocationState.PENDING).granted(now)
             if not admission.is_repeated(row):
                 admission.require_not_failing(self._state.owner(row))
                 admission.require_same(rows.setdefault(row.allocation_id, row), row)

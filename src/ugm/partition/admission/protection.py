@@ -21,13 +21,14 @@ Source: the non-goals of the Koordinator proposal on elastic quotas leave this o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain, combinations
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Self, final
 
 from ugm.decision import KEPT, Violation
-from ugm.families import SEPARATOR, Families, divide
-from ugm.identity import is_below
+from ugm.families import Families, divide, family_name
+from ugm.identity import ancestors, is_below
 from ugm.model import Claim, GuaranteedGroup, GuaranteeingModel, Guarantees
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.application import Application
@@ -52,13 +53,13 @@ class VariantProtection:
         models: its quota models.
     """
 
-    __slots__ = ("_models", "_queues", "_state")
+    __slots__ = ("_known", "_models", "_state")
 
     def __init__(self, state: PartitionState, models: ModelSet) -> None:
         self._state: Final = state
         self._models: Final = models
-        #: The guarantees of queues that name a family, by path, of a configuration.
-        self._queues: tuple[CompiledConfig | None, Mapping[str, Mapping[str, int]]] = None, {}
+        #: The guarantees of a configuration.
+        self._known: tuple[CompiledConfig | None, _Declared] = None, _Declared((), frozenset())
 
     def rooms(
         self,
@@ -81,8 +82,8 @@ class VariantProtection:
             is_empty: whether to answer for an empty partition.
         """
         typed = {name: most - before.get(name, 0) for name, most in row.usage.items()}
-        sources = self._sources(application, row, tuple(free), typed, is_empty=is_empty)
-        sources = [one for one in sources if one.kept]
+        sources = self._sources(application, row, tuple(free), typed)
+        sources = [one for one in (one.emptied() if is_empty else one for one in sources) if one.kept]
         if not sources:
             yield dict(free)
             return
@@ -103,44 +104,37 @@ class VariantProtection:
             if not assigned:
                 continue
             typed = row.usage - Resource(assigned)
-            empty = self._sources(application, row, names, typed, is_empty=True)
-            for source, other in zip(self._sources(application, row, names, typed), empty, strict=True):
-                if not source.allows(assigned):
-                    found.append(source.violation(assigned, can_wait=other.allows(assigned)))
+            for one in self._sources(application, row, names, typed):
+                if not one.allows(assigned):
+                    found.append(one.violation(assigned, can_wait=one.emptied().allows(assigned)))
         return tuple(found)
 
     def _sources(
-        self,
-        application: Application,
-        row: Allocation,
-        names: Sequence[str],
-        typed: Mapping[str, int],
-        *,
-        is_empty: bool = False,
+        self, application: Application, row: Allocation, names: Sequence[str], typed: Mapping[str, int]
     ) -> list[_Source]:
         """Return the guarantees that may concern some variants, with the usage of the request of single variants."""
         amounts = {name: typed[name] for name in names if typed.get(name, 0) > 0}
-        return [_Source(one, names, amounts, is_empty=is_empty) for one in self._guarantees(application, row, names)]
+        of_queues = self._of_queues(application.queue.queue_path, names)
+        found = [*([] if of_queues is None else [of_queues]), *self._of_models(application.claim(row))]
+        return [_Source(one, names, amounts) for one in found]
 
     def is_needed(self) -> bool:
         """Return whether a queue of the configuration has a guarantee of a variant."""
-        names = set(chain.from_iterable(self._variants().values()))
-        return any(names.intersection(one) for one in self._guaranteed().values())
+        return not self._declared().names.isdisjoint(chain.from_iterable(self._variants().values()))
 
     def own_of_queues(self) -> dict[str, dict[str, OwnAmount]]:
         """Return what each queue uses of each family, by queue path, for queues with a guarantee of it."""
-        found: dict[str, dict[str, OwnAmount]] = {}
-        for family, names in self._variants().items():
-            of_queues = self._of_queues("", names)
-            for path, amount in () if of_queues is None else _Source(of_queues, names).own_amounts().items():
-                found.setdefault(path, {})[family] = amount
-        return found
+        of_queues = self._of_queues("", tuple(chain.from_iterable(self._variants().values())))
+        return self._own_amounts([] if of_queues is None else [of_queues])
 
     def own_of_models(self, claim: Claim) -> dict[str, dict[str, OwnAmount]]:
         """Return what each group uses of each family, by the name of the group, in models that protect guarantees."""
+        return self._own_amounts(self._of_models(claim))
+
+    def _own_amounts(self, guarantees: Iterable[Guarantees]) -> dict[str, dict[str, OwnAmount]]:
         found: dict[str, dict[str, OwnAmount]] = {}
-        for family, names in self._variants().items():
-            for one in self._of_models(claim):
+        for one in guarantees:
+            for family, names in self._variants().items():
                 for group, amount in _Source(one, names).own_amounts().items():
                     found.setdefault(group, {})[family] = amount
         return found
@@ -155,36 +149,36 @@ class VariantProtection:
         of_queues = self._of_queues("", tuple(() if families is None else families.family_of))
         return () if of_queues is None or families is None else tuple(unsatisfiable(of_queues, families))
 
-    def _guarantees(self, application: Application, row: Allocation, names: Sequence[str]) -> Iterator[Guarantees]:
-        """Yield the guarantees of the queues, and of each model, that may concern some variants."""
-        of_queues = self._of_queues(application.queue.queue_path, names)
-        if of_queues is not None:
-            yield of_queues
-        yield from self._of_models(application.claim(row))
-
     def _of_models(self, claim: Claim) -> Iterator[Guarantees]:
         for model in self._models.all:
             if isinstance(model, GuaranteeingModel) and not self._models.is_unusable(model):
                 yield from self._models.query(model, model.guarantees, claim)
 
-    def _guaranteed(self) -> Mapping[str, Mapping[str, int]]:
+    def _declared(self) -> _Declared:
+        """Return the guarantees of the configuration in force."""
         compiled = self._state.compiled
-        if self._queues[0] is not compiled:
-            specs = compiled.specs.by_path.items()
-            self._queues = compiled, {path: spec.quota.guaranteed for path, spec in specs if spec.quota.guaranteed}
-        return self._queues[1]
+        if self._known[0] is not compiled:
+            guaranteed = {
+                path: spec.quota.guaranteed for path, spec in compiled.specs.by_path.items() if spec.quota.guaranteed
+            }
+            positions = {path: at for at, path in enumerate(guaranteed)}
+            above = (
+                next((positions[one] for one in ancestors(path.rpartition(".")[0]) if one in positions), -1)
+                for path in guaranteed
+            )
+            groups = tuple(zip(guaranteed, above, guaranteed.values(), strict=True))
+            self._known = compiled, _Declared(groups, frozenset(chain.from_iterable(guaranteed.values())))
+        return self._known[1]
 
     def _of_queues(self, queue_path: str, names: Sequence[str]) -> Guarantees | None:
-        tree = self._state.tree
-        guaranteed, cluster, counter = self._guaranteed(), tree.cluster, tree.root.counter
-        if cluster is None or counter is None or not any(map(set(names).intersection, guaranteed.values())):
+        tree, declared = self._state.tree, self._declared()
+        cluster, counter = tree.cluster, tree.root.counter
+        if cluster is None or counter is None or declared.names.isdisjoint(names):
             return None
-        positions, groups = dict[str, int](), list[GuaranteedGroup]()
-        for path, amounts in guaranteed.items():
+        groups = []
+        for path, above, amounts in declared.groups:
             queue = tree.queues.get(path)
             used = _NOTHING if queue is None or queue.counter is None else queue.counter.used()
-            above = next((positions[one] for one in _above(path) if one in positions), -1)
-            positions[path] = len(groups)
             groups.append(GuaranteedGroup(path, above, amounts, used, bool(queue_path) and is_below(queue_path, path)))
         return Guarantees("queues", cluster, counter.used(), tuple(groups))
 
@@ -197,7 +191,7 @@ def unsatisfiable(guarantees: Guarantees, families: Families) -> Iterator[Violat
     """
     for family, names in families.variants.items():
         source = _Source(guarantees, names)
-        for name, amount in source.reserved().items():
+        for name, amount in source.required.total.items():
             capacity = sum(guarantees.capacity.get(one, 0) for one in (names if name == family else (name,)))
             if amount > capacity:
                 yield UnmetGuarantee(UNMET, guarantees.kind, "", "", name, capacity, amount, 0)
@@ -213,14 +207,17 @@ class UnmetGuarantee(Violation):
         return f"{self.used} {self.resource} guaranteed, {self.limit} there, {self.used - self.limit} missing"
 
 
-def _above(path: str) -> Iterator[str]:
-    while "." in path:
-        path = path.rpartition(".")[0]
-        yield path
+class _Declared(NamedTuple):
+    """The guarantees of the queues of a configuration."""
+
+    #: The path of each queue, the position of the nearest one above it or -1, and the amounts; parents first.
+    groups: tuple[tuple[str, int, Mapping[str, int]], ...]
+    #: All guaranteed resources.
+    names: frozenset[str]
 
 
 class _Required(NamedTuple):
-    """What guarantees need that those of groups below do not cover, by group."""
+    """The needs of guarantees by group, without those that guarantees of groups below cover."""
 
     typed: list[dict[str, int]]
     open: list[int]
@@ -244,22 +241,15 @@ class _Source:
         guarantees: the groups, every parent before its children.
         names: the variants.
         typed: what the request uses of single variants, besides its amount of any.
-        is_empty: whether to ignore all usage.
     """
 
-    def __init__(
-        self,
-        guarantees: Guarantees,
-        names: Sequence[str],
-        typed: Mapping[str, int] = _NOTHING,
-        *,
-        is_empty: bool = False,
-    ) -> None:
-        _, self._capacity, used, groups = guarantees
-        self._used = _NOTHING if is_empty else used
-        self._groups = [group._replace(used=_NOTHING) for group in groups] if is_empty else groups
+    def __init__(self, guarantees: Guarantees, names: Sequence[str], typed: Mapping[str, int] = _NOTHING) -> None:
+        self._guarantees: Final = guarantees
+        _, self._capacity, self._used, self._groups = guarantees
         self._typed: Final = typed
         self._names: Final = names
+        #: The position of the lowest group of the request; -1 for none.
+        self._own_group: Final = max((at for at, group in enumerate(self._groups) if group.is_own), default=-1)
         #: What each group still needs for its guarantees of variants, and those below it.
         needs = [dict.fromkeys(names, 0) for _ in self._groups]
         #: By variant: the group of others that needs most, and what all of them need.
@@ -275,6 +265,11 @@ class _Source:
                     self.kept[name] = (group.name if need > total - need else largest), total + need
                 if group.parent >= 0:
                     needs[group.parent][name] += need
+
+    def emptied(self) -> _Source:
+        """Return the same guarantees without any usage."""
+        groups = tuple(group._replace(used=_NOTHING) for group in self._groups)
+        return _Source(self._guarantees._replace(used=_NOTHING, groups=groups), self._names, self._typed)
 
     def unneeded(self, name: str) -> int:
         """Return the free amount of a variant that no other group needs for its guarantee."""
@@ -308,8 +303,8 @@ class _Source:
         capacity = self._capacity.get(name, 0)
         used = capacity - self.unneeded(name)
         owner, kept = self.kept.get(name, ("", 0))
-        violation = KeptViolation(KEPT, owner, "", "", name, capacity, used, requested)
-        return violation.with_amounts(capacity - self._used.get(name, 0), kept, can_wait=can_wait)
+        violation = Violation(KEPT, owner, "", "", name, capacity, used, requested)
+        return KeptViolation.of(violation, capacity - self._used.get(name, 0), kept, can_wait=can_wait)
 
     def own_amounts(self) -> dict[str, OwnAmount]:
         """Return what each group uses, by its name."""
@@ -331,32 +326,23 @@ class _Source:
             anywhere: additional usage of it that has room in any case.
             groups: the number of groups whose usage counts; None for all.
         """
-        required, usage = self._required(), self._usage(more, groups)
-        own = max((at for at, group in enumerate(self._groups) if group.is_own), default=-1)
-        rooms = {name: max(0, self._capacity.get(name, 0) - required.total[name]) for name in self._names}
+        usage = self._usage(more, groups)
+        rooms = {name: max(0, self._capacity.get(name, 0) - self.required.total[name]) for name in self._names}
         cuts = chain.from_iterable(combinations(self._names, size) for size in range(len(self._names) + 1))
-        return min(
-            sum(rooms[name] for name in cut) + self._filled(required, usage, {own: anywhere}, frozenset(cut))
-            for cut in cuts
-        )
+        return min(sum(rooms[name] for name in cut) + self._filled(usage, anywhere, frozenset(cut)) for cut in cuts)
 
-    def _filled(
-        self,
-        required: _Required,
-        usage: Sequence[Mapping[str, int]],
-        anywhere: Mapping[int, int],
-        cut: frozenset[str],
-    ) -> int:
+    def _filled(self, usage: Sequence[Mapping[str, int]], anywhere: int, cut: frozenset[str]) -> int:
         """Return the usage within guarantees, of variants in a cut only within guarantees of variants.
 
         Each amount counts for the lowest group whose guarantee it fits, so no other choice is larger.
         """
-        carried, free = [dict(one) for one in usage], [anywhere.get(at, 0) for at in range(len(usage))]
-        filled = 0
+        carried, free, filled = [dict(one) for one in usage], [0] * len(usage), 0
+        if self._own_group >= 0:
+            free[self._own_group] = anywhere
         for at in range(len(usage) - 1, -1, -1):
-            left, rest = required.open[at], carried[at]
+            left, rest = self.required.open[at], carried[at]
             for name in rest:
-                part = min(rest[name], required.typed[at][name])
+                part = min(rest[name], self.required.typed[at][name])
                 if name not in cut:
                     more = min(rest[name] - part, left)
                     part, left = part + more, left - more
@@ -376,19 +362,15 @@ class _Source:
         for at, group in enumerate(self._groups):
             for name in self._names if group.parent >= 0 else ():
                 alone[group.parent][name] -= used[at][name]
-        own = max((at for at, group in enumerate(self._groups) if group.is_own), default=-1)
-        if own >= 0:
-            alone[own] = {name: n + more.get(name, 0) + self._typed.get(name, 0) for name, n in alone[own].items()}
+        for name in self._names if self._own_group >= 0 else ():
+            alone[self._own_group][name] += more.get(name, 0) + self._typed.get(name, 0)
         nothing = dict.fromkeys(self._names, 0)
         return [one if groups is None or at < groups else nothing for at, one in enumerate(alone)]
 
-    def reserved(self) -> dict[str, int]:
-        """Return what all guarantees need of each variant and of the family."""
-        return self._required().total
-
-    def _required(self) -> _Required:
-        """Return what the guarantees of each group need."""
-        count, family = len(self._groups), self._names[0].partition(SEPARATOR)[0]
+    @cached_property
+    def required(self) -> _Required:
+        """The needs of the guarantees."""
+        count, family = len(self._groups), family_name(self._names[0])
         below = [dict.fromkeys((*self._names, family), 0) for _ in range(count)]
         required, top = _Required([{} for _ in range(count)], [0] * count, {}), dict.fromkeys((*self._names, family), 0)
         for at in range(count - 1, -1, -1):
@@ -412,10 +394,12 @@ class KeptViolation(Violation):
     _kept: int
     _can_wait: bool
 
-    def with_amounts(self, free: int, kept: int, *, can_wait: bool) -> KeptViolation:
-        """Return the violation with the free amount, the part of it that is kept, and whether waiting can help."""
-        self._free, self._kept, self._can_wait = free, kept, can_wait
-        return self
+    @classmethod
+    def of(cls, violation: Violation, free: int, kept: int, *, can_wait: bool) -> Self:
+        """Return a violation with the free amount, the part of it that is kept, and whether waiting can help."""
+        made = cls(*violation)
+        made._free, made._kept, made._can_wait = free, kept, can_wait
+        return made
 
     @property
     def can_wait(self) -> bool:
@@ -426,6 +410,6 @@ class KeptViolation(Violation):
         return str(self.resource)
 
     def _what(self) -> str:
-        usable = max(0, self._free - self._kept)
+        usable = self.limit - self.used
         kept = f"{self._kept} kept for the guarantee of {self.name}"
         return f"{self.requested} requested, {usable} of {self._free} free for this team, {kept}"

@@ -28,17 +28,14 @@ from ugm.tracking.holding_index import BatchCharge
 __all__ = ["TrialCharges", "charge_limits", "with_prospects"]
 
 
-def charge_limits(state: PartitionState, usages: Iterable[tuple[Application, Resource]]) -> BatchCharge:
-    """Charge the limits of users, groups and queues, and start applications; return the charges."""
-    charges = BatchCharge(state.holding_index)
-    for application, usage in usages:
-        holding = state.holding_of(application)
-        charges.charge(holding, usage, require_vector("usage", usage, state.active_limits.epoch.layout))
-        if application.holding is None:
-            group = None if holding.group is None else holding.group.name
-            state.change_application(application, group=group, has_run=True, is_running=True)
-            application.holding = holding
-    return charges
+def charge_limits(state: PartitionState, charges: BatchCharge, application: Application, usage: Resource) -> None:
+    """Charge the limits of users, groups and queues, as a part of several charges, and start the application."""
+    holding = state.holding_of(application)
+    charges.charge(holding, usage, require_vector("usage", usage, state.active_limits.epoch.layout))
+    if application.holding is None:
+        group = None if holding.group is None else holding.group.name
+        state.change_application(application, group=group, has_run=True, is_running=True)
+        application.holding = holding
 
 
 def with_prospects(
@@ -68,7 +65,10 @@ def with_prospects(
         if state.cluster.total is not None:
             emptied.cluster.add("cluster", state.cluster.total)
             emptied.resize_cluster()
-        if not charge_limits(emptied, _copies(emptied, usages)).exceeded():
+        charges = BatchCharge(emptied.holding_index)
+        for application, amounts in _copies(emptied, usages):
+            charge_limits(emptied, charges, application, amounts)
+        if not charges.exceeded():
             return found
     return tuple(one.as_blocked() if isinstance(one, ScheduledViolation) else one for one in found)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from ugm.arguments import require_amounts, require_vector
 from ugm.counters import fits
@@ -84,6 +84,15 @@ def require_query_submission(user: UserGroup, queue: str, tags: Mapping[str, str
     return require_submission(_NO_APPLICATION, user, queue, tags)
 
 
+class _Plan(Protocol):
+    @property
+    def outcome(self) -> str:
+        """The outcome, by the name of an `Outcome` or `ReclaimOutcome`."""
+
+
+_PlanT = TypeVar("_PlanT", bound=_Plan)
+#: The best outcomes of plans.
+_BEST: Final = ("fits", "awaits_terminating", "plan")
 #: The request of a query for nothing.
 _NOTHING: Final = AllocationRequest("", "", Resource())
 
@@ -120,6 +129,27 @@ class SubjectQueries(AdmissionPart):
             _NO_APPLICATION, subject.user, path, path, tags, GangStyle.SOFT, is_adopted=False, number=_NO_NUMBER
         )
         return Application(row, queue)
+
+    def best_plan(
+        self,
+        application: Application,
+        query: AllocationRequest,
+        plan: Callable[[AllocationRequest], _PlanT],
+        size: Callable[[_PlanT], int],
+    ) -> _PlanT:
+        """Return the best plan for a request: if it leaves the variant open, of the plans for each variant.
+
+        Args:
+            application: the application of the request.
+            query: the request.
+            plan: returns the plan for a request without open amounts.
+            size: returns the number of victims of a plan.
+        """
+        variants = self._admission.variants
+        if variants is None:
+            return plan(query)
+        plans = [plan(query._replace(usage=usage)) for usage in variants.alternatives(application, query)]
+        return min(plans, key=lambda one: (_BEST.index(one.outcome) if one.outcome in _BEST else len(_BEST), size(one)))
 
     def check(self, subject: Subject, query: AllocationRequest) -> Decision:
         """Return the answer that one more allocation would get."""

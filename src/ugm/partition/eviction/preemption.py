@@ -57,9 +57,6 @@ __all__ = [
 
 _TERMINATING: Final = AllocationState.TERMINATING
 
-#: The outcomes, the best one for a request first.
-_BEST: Final = (Outcome.FITS, Outcome.AWAITS_TERMINATING, Outcome.PLAN)
-_RANKS: Final = (*_BEST, *(one for one in Outcome if one not in _BEST))
 #: The outcomes of plans that evict nothing, whatever models would do.
 _FINAL: Final = frozenset((Outcome.BLOCKED, Outcome.NEVER, Outcome.MUST_NOT_PREEMPT, Outcome.EARLY, Outcome.NONE))
 
@@ -162,12 +159,12 @@ class PreemptionPlanning(SubjectQueries):
         Raises:
             RequestError: the application does not exist or is failing, or an argument is invalid.
         """
-        request = call.request
-        application = self._admission.require_application(request.application_id)
-        variants = self._admission.variants
-        usages = [request.usage] if variants is None else variants.alternatives(application, request)
-        plans = (self._plan(call._replace(request=request._replace(usage=usage))) for usage in usages)
-        plan = min(plans, key=lambda plan: (_RANKS.index(plan.outcome), len(plan.by_model) + len(plan.victims)))
+        plan = self.best_plan(
+            self._admission.require_application(call.request.application_id),
+            call.request,
+            lambda request: self._plan(call._replace(request=request)),
+            lambda plan: len(_victims(plan)),
+        )
         self._count(plan.outcome.value)
         return plan
 

@@ -52,9 +52,6 @@ __all__ = ["ReclaimPlanning", "require_reclaim_plan"]
 #: The limits that eviction from other groups does not resolve.
 _BLOCKING: Final = (TrackingType.USER, TrackingType.GROUP)
 
-#: The outcomes, the best one for a request first.
-_BEST: Final = (ReclaimOutcome.FITS, ReclaimOutcome.AWAITS_TERMINATING, ReclaimOutcome.PLAN)
-_RANKS: Final = (*_BEST, *(one for one in ReclaimOutcome if one not in _BEST))
 #: The application of a request, and its claim.
 _Request: TypeAlias = tuple[Application, Claim]
 
@@ -281,10 +278,10 @@ class ReclaimPlanning(SubjectQueries):
 
     def plan(self, subject: Subject, query: AllocationRequest, nodes: Mapping[str, Resource] | None) -> ReclaimPlan:
         """Return the allocations to evict for a request, all of one node if *nodes* are named."""
-        variants = self._admission.variants
-        usages = [query.usage] if variants is None else variants.alternatives(self.application_of(subject), query)
-        plans = (self._plan(subject, query._replace(usage=usage), nodes) for usage in usages)
-        return min(plans, key=lambda plan: (_RANKS.index(plan.outcome), len(plan.victims)))
+        application = self.application_of(subject)
+        return self.best_plan(
+            application, query, lambda query: self._plan(subject, query, nodes), lambda plan: len(plan.victims)
+        )
 
     def _plan(self, subject: Subject, query: AllocationRequest, nodes: Mapping[str, Resource] | None) -> ReclaimPlan:
         request = self._request(subject, query)

@@ -110,6 +110,10 @@ class WaitingList:
         """The number of requests that were compared with all their limits so far."""
         return self._search.tests
 
+    def until_change(self) -> int | None:
+        """Return the number of seconds until limits may change by a schedule, at most a day; None if they never do."""
+        return self._search.until_change()
+
     # Calls of programs
 
     def wake(self) -> tuple[AllocationRequest, ...]:
@@ -149,7 +153,7 @@ class WaitingList:
             left = end - monotonic()
             if left <= 0:
                 return ()
-            pause = self._search.until_change()
+            pause = self.until_change()
             self.event.wait(min(left, _LONGEST_WAIT if pause is None else pause))
 
     async def woken(self) -> tuple[AllocationRequest, ...]:
@@ -167,7 +171,7 @@ class WaitingList:
                 except BaseException:
                     self.wake_again()
                     raise
-                await asyncio.wait({changed}, timeout=self._search.until_change())
+                await asyncio.wait({changed}, timeout=self.until_change())
             finally:
                 self._loops.pop(changed, None)
 
