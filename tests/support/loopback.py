@@ -9,9 +9,9 @@ from msgspec.json import decode
 
 from ugm.partition import AbstractPartition
 from ugm.service.client import AsyncRemotePartition, RemotePartition
-from ugm.service.operations import OPERATIONS, Operation
-from ugm.service.values import decode_error, encode_error
-from ugm.service.wire import Result
+from ugm.service.protocol.operations import OPERATIONS, Operation
+from ugm.service.protocol.values import decode_error, encode_error
+from ugm.service.protocol.wire import Result
 
 __all__ = ["async_remote", "remote"]
 

@@ -17,7 +17,7 @@ from mypy import api
 
 import ugm
 from support.places import ROOT, TESTS
-from ugm.service.values import ANNOTATIONS
+from ugm.service.protocol.values import ANNOTATIONS
 
 #: Every module without an underscore in its name.
 MODULES = [

@@ -52,7 +52,7 @@ from ugm.store.reader import StoreLocation
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-    from ugm.service.status import ServiceStatus
+    from ugm.service.protocol.status import ServiceStatus
 
 __all__ = ["ROUTES", "create_app"]
 

@@ -31,9 +31,7 @@ from ugm.service.client import (
 )
 from ugm.service.errors import DeadlineError, FencedError, ProtocolError, ServiceError, UnavailableError
 from ugm.service.member import AsyncJoinedPartition, JoinedPartition, join, join_async
-from ugm.service.server import ClientLimits, ClientToken, Security
-from ugm.service.service import Service, ServiceSettings, tune_interpreter
-from ugm.service.status import (
+from ugm.service.protocol.status import (
     AbstractSessions,
     Durations,
     ServiceStatus,
@@ -41,7 +39,9 @@ from ugm.service.status import (
     SessionReport,
     StandbyStatus,
 )
-from ugm.service.wire import Staleness
+from ugm.service.protocol.wire import Staleness
+from ugm.service.server import ClientLimits, ClientToken, Security
+from ugm.service.service import Service, ServiceSettings, tune_interpreter
 
 __all__ = [
     "AbstractSessions",

@@ -6,7 +6,7 @@ it; those that threads make at the same time share one write.
 A `RemotePartition` is the partition interface over a connection, and has no state. Each of its methods encodes the
 arguments and passes them to its connection, which returns the decoded result. An `AsyncRemotePartition` is the same for
 asyncio: its methods have the same parameters and return awaitables. The methods are derived from
-`ugm.service.operations`.
+`ugm.service.protocol.operations`.
 
 A subscription has a connection of its own and follows the changes of rows by their numbers. After a reconnect it
 continues after the last change that was handled. While the subscriber works, nothing is read, so the service bounds
@@ -36,12 +36,12 @@ from ugm.errors import RequestError
 from ugm.events import Subscriber
 from ugm.partition import AbstractPartition, AllocationRequest
 from ugm.partition.events import events_of
-from ugm.service.addresses import LeaderAccess
 from ugm.service.connection import MAX_OUTSTANDING, AsyncConnection, LeaderConnection, LoopThread
 from ugm.service.errors import DeadlineError, ProtocolError
-from ugm.service.operations import OPERATIONS, Operation
-from ugm.service.status import AbstractSessions
-from ugm.service.wire import ChangeMessage, Follow, Link, ServiceMessage, Staleness, line
+from ugm.service.protocol.addresses import LeaderAccess
+from ugm.service.protocol.operations import OPERATIONS, Operation
+from ugm.service.protocol.status import AbstractSessions
+from ugm.service.protocol.wire import ChangeMessage, Follow, Link, ServiceMessage, Staleness, line
 from ugm.store.row_tables import decode_changes
 
 __all__ = [

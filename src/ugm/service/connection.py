@@ -28,11 +28,11 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, final
 
 from ugm.errors import RequestError
 from ugm.partition import AllocationRequest
-from ugm.service.addresses import Address, LeaderAccess
 from ugm.service.errors import DeadlineError, ProtocolError, ServiceError
-from ugm.service.operations import Operation
-from ugm.service.values import WOKEN, decode_error
-from ugm.service.wire import (
+from ugm.service.protocol.addresses import Address, LeaderAccess
+from ugm.service.protocol.operations import Operation
+from ugm.service.protocol.values import WOKEN, decode_error
+from ugm.service.protocol.wire import (
     MAX_ANSWERS,
     MAX_LINE,
     OLDEST_VERSION,

@@ -34,15 +34,12 @@ from ugm.errors import RequestError
 from ugm.partition import Partition
 from ugm.partition.engine.transaction import EventOutbox
 from ugm.partition.rows import Change
-from ugm.service.change_feed import ChangeFeed
 from ugm.service.errors import FencedError
-from ugm.service.operations import OPERATIONS, Operation, answer_line
-from ugm.service.server import Connection
-from ugm.service.sessions import LeaderSessions, Session
-from ugm.service.status import ServiceStatus, StandbyStatus, Times
-from ugm.service.values import encode
-from ugm.service.wake_feed import WakeFeed
-from ugm.service.wire import (
+from ugm.service.feeds import ChangeFeed, WakeFeed
+from ugm.service.protocol.operations import OPERATIONS, Operation, answer_line
+from ugm.service.protocol.status import ServiceStatus, StandbyStatus, Times
+from ugm.service.protocol.values import encode
+from ugm.service.protocol.wire import (
     Age,
     Bye,
     Call,
@@ -56,6 +53,8 @@ from ugm.service.wire import (
     Welcome,
     line,
 )
+from ugm.service.server import Connection
+from ugm.service.sessions import LeaderSessions, Session
 from ugm.store.errors import StoreDamagedError, StoreDeposedError, StoreError
 from ugm.store.partition import ChangeClock, stored_changes
 from ugm.store.reader import Loaded
@@ -83,7 +82,7 @@ _RESTORING: Final = 600.0
 _REPORTED: Final = 3.0
 
 
-#: The tables whose rows `ugm.service.values.encode` encodes in less time than, and like, the store itself.
+#: The tables whose rows `ugm.service.protocol.values.encode` encodes in less time than, and like, the store itself.
 _PLAIN_TABLES: Final = frozenset({"allocation", "application", "request", "session", "answer", "owner"})
 
 

@@ -25,10 +25,9 @@ from typing import Final, Protocol, final
 
 from ugm.errors import RequestError
 from ugm.partition.interface.operations import Role
-from ugm.service.addresses import MAX_CLIENT_NAME, Address
 from ugm.service.errors import ProtocolError
-from ugm.service.sessions import Session
-from ugm.service.wire import (
+from ugm.service.protocol.addresses import MAX_CLIENT_NAME, Address
+from ugm.service.protocol.wire import (
     MAX_LINE,
     OLDEST_VERSION,
     VERSION,
@@ -43,6 +42,7 @@ from ugm.service.wire import (
     decode_client_lines,
     line,
 )
+from ugm.service.sessions import Session
 
 __all__ = ["ClientLimits", "ClientToken", "Clients", "Connection", "Listener", "Security"]
 

@@ -34,16 +34,16 @@ from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.engine.transaction import EventOutbox
-from ugm.service.addresses import Address, LeaderAccess, parse_addresses
-from ugm.service.change_feed import ChangeFeed
 from ugm.service.client import BlockingConnection, RemotePartition, RemoteSessions
 from ugm.service.errors import UnavailableError
+from ugm.service.feeds import ChangeFeed
 from ugm.service.leader import RENEWAL, Heartbeat, Leader, LeaderLog
-from ugm.service.operations import Operation
+from ugm.service.protocol.addresses import Address, LeaderAccess, parse_addresses
+from ugm.service.protocol.operations import Operation
+from ugm.service.protocol.status import AbstractSessions, ServiceStatus
+from ugm.service.protocol.wire import Moved
 from ugm.service.server import ClientLimits, Listener, Security
 from ugm.service.standby import LeaderWatch, Reports, Standby
-from ugm.service.status import AbstractSessions, ServiceStatus
-from ugm.service.wire import Moved
 from ugm.store.database import LeaderRecord
 from ugm.store.errors import StoreDamagedError, StoreError, StoreHeldError
 from ugm.store.following import FollowingPartition, read_partition

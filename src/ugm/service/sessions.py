@@ -31,7 +31,7 @@ from ugm.errors import RequestError
 from ugm.partition import AbstractPartition
 from ugm.partition.interface.operations import Role
 from ugm.partition.rows import Change
-from ugm.service.status import AbstractSessions, ServiceStatus, SessionAllocation, SessionReport
+from ugm.service.protocol.status import AbstractSessions, ServiceStatus, SessionAllocation, SessionReport
 from ugm.store.reader import Loaded
 
 __all__ = ["LeaderSessions", "Session"]

@@ -9,13 +9,13 @@ from time import monotonic
 from typing import Final, final
 
 from ugm.partition import AbstractPartition
-from ugm.service.addresses import LeaderAccess
 from ugm.service.connection import AsyncConnection
 from ugm.service.errors import ProtocolError, ServiceError
-from ugm.service.operations import OPERATIONS, Operation, answer_line
+from ugm.service.protocol.addresses import LeaderAccess
+from ugm.service.protocol.operations import OPERATIONS, Operation, answer_line
+from ugm.service.protocol.status import ServiceStatus
+from ugm.service.protocol.wire import VERSION, Age, Call, ClientMessage, Hello, Moved, Staleness, Welcome, line
 from ugm.service.server import Connection
-from ugm.service.status import ServiceStatus
-from ugm.service.wire import VERSION, Age, Call, ClientMessage, Hello, Moved, Staleness, Welcome, line
 from ugm.store.database import LeaderRecord
 
 __all__ = ["LeaderWatch", "Reports", "Standby"]

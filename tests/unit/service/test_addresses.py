@@ -10,7 +10,7 @@ import pytest
 
 from ugm import RequestError, connect
 from ugm.service import connect_async
-from ugm.service.addresses import Address, parse_addresses
+from ugm.service.protocol.addresses import Address, parse_addresses
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ from ugm.partition.answers.snapshot import PartitionSnapshot
 from ugm.preemption import PreemptionPlan, QueueInput, ReductionPlan
 from ugm.preemption import Victim as PreemptionVictim
 from ugm.service.client import AsyncRemotePartition, RemotePartition
-from ugm.service.operations import OPERATIONS
-from ugm.service.status import AbstractSessions
+from ugm.service.protocol.operations import OPERATIONS
+from ugm.service.protocol.status import AbstractSessions
 from ugm.testing.invariants import exposed_partition
 
 QUEUES: Final = (

@@ -29,7 +29,7 @@ from ugm.server.interface.fields import Duration, Name, Priority, QueuePath, Req
 from ugm.server.interface.route import Call, Route, Routes
 from ugm.server.interface.schemas import Object
 from ugm.server.interface.state import ServedPartition
-from ugm.service.values import ANNOTATIONS
+from ugm.service.protocol.values import ANNOTATIONS
 
 __all__ = ["NAMES", "ROUTES", "Grant"]
 

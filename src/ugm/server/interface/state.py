@@ -14,7 +14,7 @@ from ugm.store.reader import StoreLocation
 
 if TYPE_CHECKING:
     # At run time it needs the extra of services.
-    from ugm.service.status import ServiceStatus
+    from ugm.service.protocol.status import ServiceStatus
 
 __all__ = ["ServedPartition", "ServerState"]
 

@@ -44,7 +44,7 @@ from ugm.server.metrics.timing import DecisionTimes
 
 if TYPE_CHECKING:
     # At run time it needs the extra of services.
-    from ugm.service.status import ServiceStatus
+    from ugm.service.protocol.status import ServiceStatus
 
 __all__ = ["PartitionCollector", "exposition"]
 
@@ -244,7 +244,7 @@ def _add_preemption(samples: MetricSamples, status: PreemptionStatus) -> None:
 
 def _add_service(samples: MetricSamples, status: ServiceStatus) -> None:
     """Add the samples of a service; most of them only for its leader, so that they can be summed over all processes."""
-    from ugm.service.status import BUCKET_BOUNDS  # noqa: PLC0415 - needs the extra of services, which a status implies
+    from ugm.service.protocol.status import BUCKET_BOUNDS  # noqa: PLC0415 - needs the extra of services, which a status implies
 
     samples.add("ugm_service_leading", status.is_leading)
     samples.add("ugm_service_term", status.term)

@@ -20,7 +20,7 @@ from ugm.server.interface.route import Routes
 from ugm.server.interface.schemas import Object
 from ugm.server.interface.state import ServedPartition
 from ugm.server.views.lists import contains, first_page
-from ugm.service.status import ServiceStatus
+from ugm.service.protocol.status import ServiceStatus
 
 __all__ = ["ROUTES", "PartitionSummary", "partition"]
 

@@ -1,7 +1,7 @@
 """The operations that a client can call, derived from the methods of a partition and of the sessions.
 
 The arguments are a JSON object with the names of the parameters. Those that have the default may be left out. The
-result is the JSON of the annotated type; see `ugm.service.values`.
+result is the JSON of the annotated type; see `ugm.service.protocol.values`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ugm.errors import RequestError, cut
 from ugm.partition import AbstractPartition
 from ugm.partition.interface.operations import OPERATION_KINDS, Kind, OperationKind, Role
 from ugm.service.errors import ProtocolError
-from ugm.service.status import AbstractSessions
-from ugm.service.values import ANNOTATIONS, ValueCodec, encode, encode_error
-from ugm.service.wire import Call
+from ugm.service.protocol.status import AbstractSessions
+from ugm.service.protocol.values import ANNOTATIONS, ValueCodec, encode, encode_error
+from ugm.service.protocol.wire import Call
 
 __all__ = ["OPERATIONS", "Operation", "answer_line"]
 

@@ -1,4 +1,4 @@
-"""The description of the protocol for clients in other languages: ``python -m ugm.service.schema``."""
+"""The description of the protocol for clients in other languages: ``python -m ugm.service.protocol.schema``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final, get_args
 import msgspec
 
 from ugm._json_values import JsonObject
-from ugm.service.operations import OPERATIONS
-from ugm.service.wire import OLDEST_VERSION, VERSION, ClientMessage, ServiceMessage
+from ugm.service.protocol.operations import OPERATIONS
+from ugm.service.protocol.wire import OLDEST_VERSION, VERSION, ClientMessage, ServiceMessage
 
 __all__ = ["schema"]
 
