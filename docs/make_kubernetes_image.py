@@ -25,8 +25,7 @@ from make_images import SVG, THEME, WIDTH  # noqa: E402 - found in this folder
 from support.kubernetes_reviews import pod, review  # noqa: E402 - found among the tests
 from ugm import Partition, parse_config  # noqa: E402 - as above
 from ugm.integrations import Grants, Work  # noqa: E402 - as above
-from ugm.integrations.kubernetes.admission import PodAdmission  # noqa: E402 - as above
-from ugm.integrations.kubernetes.owners import OwnerPolicy  # noqa: E402 - as above
+from ugm.integrations.kubernetes.admission import OwnerPolicy, PodAdmission  # noqa: E402 - as above
 from ugm.integrations.kubernetes.reviews import review_of  # noqa: E402 - as above
 from ugm.kubernetes import NamespaceTerms  # noqa: E402 - as above
 

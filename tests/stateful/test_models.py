@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-import ugm.testing._machine_strategies as drawn
+import ugm.testing.partition_machine as drawn
 from stateful.test_store import StoreMachine
 from support.examples import examples
 from support.failing_models import Fuse, ResettableFailing

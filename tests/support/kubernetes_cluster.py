@@ -19,8 +19,7 @@ from support.kubernetes_reviews import REPLICA_SET_CONTROLLER, pod, review
 from ugm import Partition
 from ugm.configuration import PartitionConfig
 from ugm.integrations import Grants
-from ugm.integrations.kubernetes.admission import TENTATIVE, PodAdmission
-from ugm.integrations.kubernetes.owners import OwnerPolicy
+from ugm.integrations.kubernetes.admission import TENTATIVE, OwnerPolicy, PodAdmission
 from ugm.integrations.kubernetes.reviews import review_of
 from ugm.integrations.kubernetes.watcher import Watcher
 

@@ -17,12 +17,9 @@ from typing import Final, final
 
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.arguments import require_instance, require_items, require_user
-from ugm.budgets.account import Account
-from ugm.budgets.budget import Budget
-from ugm.budgets.coverage import ChainFinder, Coverage
-from ugm.budgets.denial import BudgetViolation
-from ugm.budgets.saved import continue_accounts, load, save
-from ugm.budgets.table import AccountTable, PreparedChange
+from ugm.budgets.account import Account, BudgetViolation
+from ugm.budgets.budget import Budget, ChainFinder, Coverage
+from ugm.budgets.table import AccountTable, PreparedChange, continue_accounts, load, save
 from ugm.decision import EffectiveLimit, Exhaustion, Violation
 from ugm.engine_lock import OwnedLock, locked
 from ugm.errors import RequestError

@@ -1,10 +1,15 @@
 """Elastic quotas: a guaranteed minimum, a maximum, and a fair share that is borrowed and returned."""
 
-from ugm.elastic.admission import AdmissionRules, GroupStatus, RuntimeViolation, status
-from ugm.elastic.eviction import ElasticPreemptionPlan, RevokePlan
-from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, GroupError, Refusal
+from ugm.elastic.admission import (
+    AdmissionRules,
+    ElasticPreemptionPlan,
+    GroupStatus,
+    RevokePlan,
+    RuntimeViolation,
+    status,
+)
+from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, GroupError, Pod, Refusal
 from ugm.elastic.model import ElasticModel
-from ugm.elastic.pods import Pod
 from ugm.elastic.quota import ElasticQuota, declared_group
 from ugm.elastic.sharing import Sharer, SharingResult, SharingRound, share
 from ugm.elastic.tree import ElasticTree, verify

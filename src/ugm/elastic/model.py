@@ -21,10 +21,8 @@ from ugm.configuration import ElasticConfig, GroupSource
 from ugm.configuration.fields import to_data
 from ugm.configuration.model_kinds import NAMESPACE_TAG, GroupFinder, finder_of
 from ugm.decision import EffectiveLimit, Violation
-from ugm.elastic.admission import GROUP, status
-from ugm.elastic.eviction import borrowers, overuse
-from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP
-from ugm.elastic.pods import Pod, require_pod
+from ugm.elastic.admission import GROUP, borrowers, overuse, status
+from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP, Pod, require_pod
 from ugm.elastic.quota import ElasticQuota, declared_quota, unlimited_total
 from ugm.errors import InvariantError, RequestError
 from ugm.model import Borrower, Claim, GuaranteedGroup, Guarantees, OrderNode, ReportingModel, SetupViolation

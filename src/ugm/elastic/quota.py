@@ -1,8 +1,8 @@
 """Elastic quotas, also declared ones: checked changes of groups, counted pods, admission and eviction plans.
 
 `ElasticQuota` combines the tree of groups (`ugm.elastic.tree`), the rules for changes of groups
-(`ugm.elastic.validation`), the index of pods (`ugm.elastic.pods`), and the decisions about them
-(`ugm.elastic.admission`, `ugm.elastic.eviction`). It has no lock: its owner has one.
+(`ugm.elastic.validation`), the index of pods (`ugm.elastic.group`), and the decisions about them
+(`ugm.elastic.admission`, `ugm.elastic.admission`). It has no lock: its owner has one.
 
 All counts follow from the pods. If an exception from outside interrupts a change of a pod, call
 `ElasticQuota.recount`, as a partition does.
@@ -22,25 +22,32 @@ from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation
 from ugm.elastic.admission import (
     GROUP,
     AdmissionRules,
+    ElasticPreemptionPlan,
     GroupAdmission,
+    RevokePlan,
     RuntimeViolation,
     all_limits,
     limits_of,
     missing_request,
+    plan_preemption,
+    plan_revoke,
     refusal_of,
 )
-from ugm.elastic.eviction import ElasticPreemptionPlan, RevokePlan, plan_preemption, plan_revoke
 from ugm.elastic.group import (
     DEFAULT_GROUP,
     ROOT_GROUP,
     SYSTEM_GROUP,
     ElasticGroup,
     GroupError,
+    Pod,
+    PodIndex,
     Refusal,
+    TrackedPod,
     parents_first,
     require_group,
+    require_pod,
+    require_texts,
 )
-from ugm.elastic.pods import Pod, PodIndex, TrackedPod, require_pod, require_texts
 from ugm.elastic.tree import ElasticTree, verify
 from ugm.elastic.validation import BrokenRule, refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
 from ugm.errors import RequestError

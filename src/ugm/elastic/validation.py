@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, parent_of
-from ugm.elastic.pods import PodIndex
+from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, PodIndex, parent_of
 from ugm.elastic.runtime import GroupNode
 from ugm.elastic.tree import ElasticTree
 from ugm.identity import is_name

@@ -21,14 +21,15 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from enum import StrEnum
+from fractions import Fraction
 from inspect import isawaitable
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
-from ugm.decision import Decision, Violation
-from ugm.errors import RequestError, UgmError, printable
+from ugm.decision import Decision, Violation, amount_for_people
+from ugm.errors import RequestError, UgmError, printable, time_text
 from ugm.identity import UserGroup
-from ugm.integrations.remaining import remaining_text
 from ugm.integrations.sources import PartitionSource
+from ugm.model import AccountState
 from ugm.partition import (
     AbstractPartition,
     Admission,
@@ -576,3 +577,35 @@ def _remedy(violations: tuple[Violation, ...]) -> Remedy:
         return Remedy.NOTHING
     is_later = any(violation.kind == "budget" or violation.rise is not None for violation in violations)
     return Remedy.RENEWAL if is_later else Remedy.RELEASE
+
+
+def remaining_text(headroom: Resource | None, accounts: Iterable[AccountState] = ()) -> str:
+    """Return what a user may still start and use, in one line; empty if nothing is limited.
+
+    Args:
+        headroom: the amounts that may be requested now; None if no resource is limited.
+        accounts: the budgets that count the work of the user. Of several for one resource, the smallest rest counts.
+
+    >>> from ugm import Resource
+    >>> remaining_text(Resource(vcore=2500, memory=2**33, gpu=1))
+    'You can still start: 1 GPU, 8 GiB of memory, 2.5 cores.'
+    >>> remaining_text(Resource(gpu=0))
+    'You can still start: 0 GPUs.'
+    """
+    sentences = []
+    if headroom:
+        amounts = ", ".join(amount_for_people(name, amount) for name, amount in sorted(headroom.items()))
+        sentences.append(f"You can still start: {amounts}.")
+    smallest: dict[str, AccountState] = {}
+    for account in accounts:
+        known = smallest.get(account.resource)
+        if known is None or account.remaining < known.remaining:
+            smallest[account.resource] = account
+    sentences += [_budget_sentence(smallest[name]) for name in sorted(smallest)]
+    return printable(" ".join(sentences))
+
+
+def _budget_sentence(account: AccountState) -> str:
+    rest = amount_for_people(account.resource, Fraction(max(account.remaining, 0), 3600), "hours")
+    until = "" if account.renews is None else f" until {time_text(account.renews)}"
+    return f"You can still use{until}: {rest}."

@@ -4,11 +4,8 @@ A manifest is a plain mapping, as a YAML or JSON parser returns it. This package
 """
 
 from ugm.kubernetes.elastic_quotas import read_elastic_quota, write_elastic_quota
-from ugm.kubernetes.manifests import ManifestError
-from ugm.kubernetes.namespaces import NamespaceTerms, read_namespace
-from ugm.kubernetes.pods import PodTerms, pod_usage, read_pod
-from ugm.kubernetes.quantities import parse_quantity
-from ugm.kubernetes.variants import node_offers
+from ugm.kubernetes.manifests import ManifestError, parse_quantity
+from ugm.kubernetes.objects import NamespaceTerms, PodTerms, node_offers, pod_usage, read_namespace, read_pod
 
 __all__ = [
     "ManifestError",

@@ -26,10 +26,16 @@ from ugm.quotatree.answers import (
     TreeView,
     UpdateResponse,
 )
-from ugm.quotatree.documents import NodeSpec, consumer_from_struct, parse_consumer
+from ugm.quotatree.documents import (
+    DEFAULT_RESOURCES,
+    DEFAULT_TREE_NAME,
+    NodeSpec,
+    TreeCache,
+    consumer_from_struct,
+    parse_consumer,
+)
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.models import ForestModel, TreeModel
-from ugm.quotatree.next_tree import DEFAULT_RESOURCES, DEFAULT_TREE_NAME, TreeCache
 
 __all__ = [
     "DEFAULT_RESOURCES",

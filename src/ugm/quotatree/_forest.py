@@ -21,7 +21,7 @@ from ugm.errors import RequestError
 from ugm.quotatree._node import ConsumerInfo, TreeRequest
 from ugm.quotatree._tree import Places, QuotaTree, TreeOptions
 from ugm.quotatree.answers import AllocationResponse, Rejection, UpdateResponse
-from ugm.quotatree.next_tree import TreeCache
+from ugm.quotatree.documents import TreeCache
 
 __all__ = ["Change", "Forest", "ManagedTree", "Mode", "Registry"]
 

@@ -24,7 +24,7 @@ from ugm.quotatree._forest import Forest, ManagedTree, Mode, Registry
 from ugm.quotatree._node import ConsumerInfo
 from ugm.quotatree._tree import TreeOptions
 from ugm.quotatree.answers import AllocationResponse, Reason, TreeView, UpdateResponse
-from ugm.quotatree.next_tree import TreeCache
+from ugm.quotatree.documents import TreeCache
 
 __all__ = ["QuotaManager"]
 

@@ -31,7 +31,7 @@ from ugm.identity import is_name
 from ugm.model import Borrower, Claim, OrderNode, ReportingModel, SetupViolation
 from ugm.quotatree._forest import Change, Forest, ManagedTree, Mode
 from ugm.quotatree._node import ConsumerInfo, TreeRequest
-from ugm.quotatree._tree import QuotaTree
+from ugm.quotatree._tree import QuotaTree, all_limits, borrowers, node_names, order_nodes, path_limits, room_below
 from ugm.quotatree.answers import (
     InMaintenance,
     NoGroup,
@@ -42,7 +42,6 @@ from ugm.quotatree.answers import (
     UnknownNode,
     UnknownTree,
 )
-from ugm.quotatree.limits import all_limits, borrowers, node_names, order_nodes, path_limits, room_below
 from ugm.quotatree.manager import QuotaManager
 
 __all__ = ["ForestModel", "TreeModel"]

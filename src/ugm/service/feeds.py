@@ -28,7 +28,7 @@ from ugm.service.protocol.values import WOKEN
 from ugm.service.protocol.wire import Refused
 from ugm.service.server import Connection
 from ugm.service.sessions import LeaderSessions
-from ugm.store.errors import StoreError
+from ugm.store.database import StoreError
 from ugm.store.reader import StoreLocation, StoreReader
 from ugm.store.row_tables import encode_changes
 

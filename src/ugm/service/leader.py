@@ -55,7 +55,7 @@ from ugm.service.protocol.wire import (
 )
 from ugm.service.server import Connection
 from ugm.service.sessions import LeaderSessions, Session
-from ugm.store.errors import StoreDamagedError, StoreDeposedError, StoreError
+from ugm.store.database import StoreDamagedError, StoreDeposedError, StoreError
 from ugm.store.partition import ChangeClock, stored_changes
 from ugm.store.reader import Loaded
 from ugm.store.row_tables import encode_changes, prepared

@@ -44,10 +44,15 @@ from ugm.service.protocol.status import AbstractSessions, ServiceStatus
 from ugm.service.protocol.wire import Moved
 from ugm.service.server import ClientLimits, Listener, Security
 from ugm.service.standby import LeaderWatch, Reports, Standby
-from ugm.store.database import LeaderRecord
-from ugm.store.errors import StoreDamagedError, StoreError, StoreHeldError
-from ugm.store.following import FollowingPartition, read_partition
-from ugm.store.partition import ChangeClock, ModelCapture, require_added_models, restored_parts
+from ugm.store.database import LeaderRecord, StoreDamagedError, StoreError, StoreHeldError
+from ugm.store.partition import (
+    ChangeClock,
+    FollowingPartition,
+    ModelCapture,
+    read_partition,
+    require_added_models,
+    restored_parts,
+)
 from ugm.store.reader import Loaded, StoreLocation, StoreReader
 from ugm.store.store import Store, open_store
 

@@ -37,7 +37,7 @@ from typing import Final, Literal, NamedTuple, final
 
 from ugm.arguments import require_callable, require_instance
 from ugm.budgets import Budgets
-from ugm.budgets.declared import declared_budget
+from ugm.budgets.kind import declared_budget
 from ugm.configuration import PartitionConfig
 from ugm.configuration.family_rules import normal_config
 from ugm.configuration.schedules import NEVER

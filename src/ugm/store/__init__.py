@@ -19,23 +19,19 @@ second.
 ====================  ================================================================================================
 ``store``             the store, open for writing by its leader, with its group commit
 ``fold``              brings the tables of rows up to date with the changes
-``partition``         `open_partition`, and the partition that it returns, with the log of its changes
-``following``         `read_partition`, and the partition that it returns
+``partition``         `open_partition` and `read_partition`, and the partitions that they return
 ``reader``            reads a store: all rows, new changes, the leader, usage over time; copies it
 ``usage``             turns changes into intervals of usage, and intervals into reports
 ``row_tables``        the tables of rows, derived from the types of the rows
-``database``          the SQL that is common to both databases, and the interface of their dialects
+``database``          the SQL that is common to both databases, the interface of their dialects, and the errors
 ``sqlite``            the dialect of SQLite, for the processes of one machine
 ``postgres``          the dialect of PostgreSQL, for the processes of many machines
-``errors``            the errors
 ====================  ================================================================================================
 """
 
-from ugm.store.database import LeaderRecord
-from ugm.store.errors import StoreDamagedError, StoreDeposedError, StoreError, StoreHeldError
+from ugm.store.database import LeaderRecord, StoreDamagedError, StoreDeposedError, StoreError, StoreHeldError
 from ugm.store.fold import CapturedModels
-from ugm.store.following import FollowingPartition, read_partition
-from ugm.store.partition import StoredPartition, open_partition
+from ugm.store.partition import FollowingPartition, StoredPartition, open_partition, read_partition
 from ugm.store.reader import Loaded, PostgresLocation, StoreReader, Transaction, copy_store, delete_usage, usage_of
 from ugm.store.store import Store, open_store
 from ugm.store.usage import UsageQuery, UsageRow

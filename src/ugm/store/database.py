@@ -1,4 +1,4 @@
-"""The database of a store: one SQL layer for SQLite and PostgreSQL.
+"""The database of a store: one SQL layer for SQLite and PostgreSQL, and the errors of stores.
 
 Nearly all statements are the same for both databases, because they are written with ``?`` for values and without the
 name of a schema. `Database` runs them. Its subclasses are the dialects: how to connect, the names of types, the append,
@@ -13,10 +13,76 @@ from contextlib import contextmanager
 from typing import ClassVar, Final, NamedTuple
 from zlib import crc32
 
-from ugm.store.errors import StoreDamagedError, StoreDeposedError, StoreError, StoreHeldError
+from ugm.errors import OutageError
 from ugm.store.row_tables import ROW_TABLES, Column, SqlRow, to_json
 
-__all__ = ["ALL_TABLES", "FORMAT", "ROWS_AT_ONCE", "ChangeRow", "Database", "LeaderRecord", "change_row", "quoted"]
+__all__ = [
+    "ALL_TABLES",
+    "FORMAT",
+    "ROWS_AT_ONCE",
+    "ChangeRow",
+    "Database",
+    "LeaderRecord",
+    "StoreDamagedError",
+    "StoreDeposedError",
+    "StoreError",
+    "StoreHeldError",
+    "change_row",
+    "quoted",
+]
+
+
+class StoreError(OutageError):
+    """A store cannot be used, or cannot be written now.
+
+    Attributes:
+        path: the file, or the address of the database without the password.
+        reason: the problem, as the end of a sentence.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path: Final = path
+        self.reason: Final = reason
+
+    def __str__(self) -> str:
+        return f"store {self.path}: {self.reason}"
+
+
+class StoreDamagedError(StoreError):
+    """The content of a store differs from what was written. The store is not used at all."""
+
+    # The code of all damage of stored data.
+    code = "store-damaged"
+
+
+class StoreHeldError(StoreError):
+    """A store is open for writing in another process, or twice in this process.
+
+    Attributes:
+        holder: the name of the leader, for people; empty if it is unknown.
+    """
+
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(path, f"{holder or 'another process'} has it open for writing")
+        self.args: tuple[object, ...] = (path, holder)
+        self.holder: Final = holder
+
+
+class StoreDeposedError(StoreError):
+    """Another process leads now. This process can never write the store again.
+
+    A change in doubt took effect only if the new leader found it.
+
+    Attributes:
+        term: the term of the other leader.
+    """
+
+    def __init__(self, path: str, term: int) -> None:
+        super().__init__(path, f"another process has become the leader, in term {term}")
+        self.args: tuple[object, ...] = (path, term)
+        self.term: Final = term
+
 
 #: The version of the tables. Other versions are refused.
 FORMAT: Final = 1

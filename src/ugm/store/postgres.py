@@ -24,8 +24,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.waiting import Ready
 
 from ugm.errors import RequestError
-from ugm.store.database import ROWS_AT_ONCE, TYPES, ChangeRow, Database, LeaderRecord, names_of, quoted
-from ugm.store.errors import StoreError
+from ugm.store.database import ROWS_AT_ONCE, TYPES, ChangeRow, Database, LeaderRecord, StoreError, names_of, quoted
 from ugm.store.row_tables import Column, SqlRow
 
 __all__ = ["PostgresDatabase"]

@@ -18,8 +18,17 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
 from ugm.errors import RequestError, UgmError
 from ugm.partition.engine.transaction import Clock
 from ugm.partition.rows import ApplicationRow, Change, ConfigurationRow
-from ugm.store.database import ALL_TABLES, POSITION, ChangeRow, Database, LeaderRecord, change_row, quoted
-from ugm.store.errors import StoreDamagedError, StoreError
+from ugm.store.database import (
+    ALL_TABLES,
+    POSITION,
+    ChangeRow,
+    Database,
+    LeaderRecord,
+    StoreDamagedError,
+    StoreError,
+    change_row,
+    quoted,
+)
 from ugm.store.row_tables import ROW_TABLES, decode_changes, to_json
 from ugm.store.sqlite import SqliteDatabase
 from ugm.store.usage import Grouping, Period, UsageInterval, UsageMeter, UsageQuery, UsageRow, stored_time

@@ -18,8 +18,17 @@ from pathlib import Path
 from typing import ClassVar, Final, final
 from urllib.parse import quote
 
-from ugm.store.database import ROWS_AT_ONCE, TYPES, ChangeRow, Database, LeaderRecord, names_of, quoted
-from ugm.store.errors import StoreError, StoreHeldError
+from ugm.store.database import (
+    ROWS_AT_ONCE,
+    TYPES,
+    ChangeRow,
+    Database,
+    LeaderRecord,
+    StoreError,
+    StoreHeldError,
+    names_of,
+    quoted,
+)
 from ugm.store.row_tables import Column, SqlRow
 
 __all__ = ["SqliteDatabase"]

@@ -25,8 +25,15 @@ from typing import Final, NamedTuple, Self, TypeAlias, final
 
 from ugm.engine_lock import OwnedLock
 from ugm.partition.rows import Change
-from ugm.store.database import ChangeRow, Database, LeaderRecord, change_row
-from ugm.store.errors import StoreDamagedError, StoreDeposedError, StoreError
+from ugm.store.database import (
+    ChangeRow,
+    Database,
+    LeaderRecord,
+    StoreDamagedError,
+    StoreDeposedError,
+    StoreError,
+    change_row,
+)
 from ugm.store.fold import CapturedModels, CaptureModels, Folder
 from ugm.store.reader import Loaded, StoreLocation, StoreReader, Transaction, database_at
 from ugm.store.row_tables import encode_changes

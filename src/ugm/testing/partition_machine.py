@@ -10,6 +10,9 @@ To test quota models of your own, override `PartitionMachine.make_models`, and l
 
 The state of a model must not depend on the order of its charges: after every step, it is compared with a new model
 that is charged with all allocations. To test another kind of partition, override `PartitionMachine.make_partition`.
+
+The machine mostly draws existing objects, and sometimes arbitrary values. `hypothesis.strategies.runner` draws the
+machine itself, so that the strategies can use the ids in the model.
 """
 
 from __future__ import annotations
@@ -17,12 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-import ugm.testing._machine_strategies as drawn
 from ugm import AllocationRequest, Decision, Partition, RequestError, Resource, UserGroup, Violation
 from ugm.configuration import PartitionConfig
 from ugm.identity import ROOT, TrackingType
@@ -31,11 +33,111 @@ from ugm.partition import AbstractPartition, ApplicationInfo, AuditReport, Confi
 from ugm.queues import Placement
 from ugm.testing.invariants import exposed_partition
 from ugm.testing.partition_model import PartitionModel
-from ugm.testing.queue_model import QueueModel, upward
-from ugm.testing.strategies import ALLOCATIONS, GROUPS, SUBMITTED, full_partitions, users
-from ugm.testing.usage_model import Place
+from ugm.testing.strategies import (
+    ALLOCATIONS,
+    GROUPS,
+    RESOURCES,
+    SUBMITTED,
+    allocation_requests,
+    full_partitions,
+    resources,
+    users,
+)
+from ugm.testing.usage_model import Place, QueueModel, upward
 
 __all__ = ["PartitionMachine", "agree", "by_place", "unordered"]
+
+
+_T = TypeVar("_T")
+
+_QUEUES_REQUESTED: tuple[str, ...] = (
+    "",
+    "root.a",
+    "root.b",
+    "root.ab",
+    "root.a.b",
+    "Root.A.AB",
+    "b",
+    "x.y",
+    "root",
+    "no queue",
+    "root.b.a.ab",
+)
+_QUEUES_ADOPTED: tuple[str, ...] = ("root.a", "root.b", "root.b.ab", "Root.AB", "root.a.b.ab")
+_TAGS: tuple[dict[str, str], ...] = ({}, {"namespace": "ab"}, {"namespace": "b"}, {"namespace": "root.a.b"})
+TAGS = st.sampled_from(_TAGS)
+ENDINGS = st.sampled_from(("time_out_gang", "time_out_gang", "time_out_gang", "complete", "fail", "remove"))
+NODES = st.sampled_from(("n-1", "n-2", "n-3"))
+
+QUOTAS = st.sampled_from(
+    [None, None, None, *(Resource(memory=most) for most in (5, 12)), Resource({"nvidia.com/gpu": 4})]
+)
+OFFERS = resources(largest=60) | resources(("memory", "vcore", "fpga"), smallest=5, largest=60)
+#: Sometimes a resource without limits, and possibly without nodes.
+USAGES = resources() | resources(largest=3) | resources(largest=3) | resources((*RESOURCES, "fpga"))
+
+
+def _of(pool: str, otherwise: Sequence[str]) -> st.SearchStrategy[str]:
+    """Draw an id, mostly of an existing object."""
+
+    def draw(machine: PartitionMachine) -> st.SearchStrategy[str]:
+        known = sorted(getattr(machine.model, pool))
+        return _mostly(st.sampled_from(known or otherwise), st.sampled_from(otherwise))
+
+    return st.runner().flatmap(draw)
+
+
+def _mostly(frequent: st.SearchStrategy[_T], rare: st.SearchStrategy[_T]) -> st.SearchStrategy[_T]:
+    return st.integers(0, 7).flatmap(lambda drawn: rare if drawn == 7 else frequent)  # noqa: PLR2004 - one in eight
+
+
+def _fresh_ask(machine: PartitionMachine) -> st.SearchStrategy[AllocationRequest]:
+    """Draw an allocation with an unused id, of an existing application."""
+    ids = [name for name in ALLOCATIONS if name not in machine.model.held] or ALLOCATIONS
+    return st.builds(
+        lambda request, allocation_id, application_id: request._replace(
+            allocation_id=allocation_id, application_id=application_id
+        ),
+        allocation_requests(USAGES),
+        st.sampled_from(ids),
+        APPLICATIONS_THERE,
+    )
+
+
+def _request(machine: PartitionMachine) -> st.SearchStrategy[AllocationRequest]:
+    """Draw an allocation; sometimes an earlier request, as schedulers repeat requests, or an arbitrary one."""
+    pending = [
+        AllocationRequest(*one[:3], *one[4:7], one.duration, one.node) for one in machine.model.entries(pending=True)
+    ]
+    again = st.sampled_from([*pending, *machine.made]) if pending or machine.made else _fresh_ask(machine)
+    return _mostly(_fresh_ask(machine) | _fresh_ask(machine) | again, allocation_requests(USAGES))
+
+
+def _placeholders(machine: PartitionMachine) -> list[str]:
+    """Return the ids of the held placeholders."""
+    return sorted(one.allocation_id for one in machine.model.entries() if one.placeholder)
+
+
+def _made_or(otherwise: Sequence[str]) -> st.SearchStrategy[str]:
+    """Draw a queue, half of the time a dynamic one."""
+    anything = st.sampled_from(otherwise)
+    return st.runner().flatmap(
+        lambda machine: anything | st.sampled_from(sorted(machine.model.queues.made) or otherwise)
+    )
+
+
+#: Queues for submissions and for adoptions.
+QUEUES_REQUESTED = _made_or(_QUEUES_REQUESTED)
+QUEUES_ADOPTED = _made_or(_QUEUES_ADOPTED)
+HOMES = st.sampled_from(_QUEUES_ADOPTED)
+APPLICATIONS_THERE = _of("applications", SUBMITTED)
+NEW_APPLICATIONS = st.runner().flatmap(
+    lambda machine: st.sampled_from([name for name in SUBMITTED if name not in machine.model.applications] or SUBMITTED)
+)
+ALLOCATIONS_THERE = _of("held", ALLOCATIONS)
+ASKS = st.runner().flatmap(_request)
+FRESH_ASKS = st.runner().flatmap(_fresh_ask)
+GANGS = st.lists(FRESH_ASKS, max_size=3) | st.lists(ASKS, max_size=3)
 
 
 def by_place(answer: Decision | Iterable[Violation]) -> list[tuple[Place, list[Violation]]]:
@@ -112,7 +214,7 @@ class PartitionMachine(RuleBasedStateMachine):
         """Return the time in seconds."""
         return self.time
 
-    @initialize(config=full_partitions(), homes=st.lists(st.tuples(users(), drawn.HOMES), max_size=3))
+    @initialize(config=full_partitions(), homes=st.lists(st.tuples(users(), HOMES), max_size=3))
     def start(self, config: PartitionConfig, homes: list[tuple[UserGroup, str]]) -> None:
         """Start with a configuration and some applications."""
         self.made, self.plans, self.reports = [], [], []
@@ -163,18 +265,18 @@ class PartitionMachine(RuleBasedStateMachine):
     # Applications
 
     @rule(
-        application_id=drawn.NEW_APPLICATIONS,
+        application_id=NEW_APPLICATIONS,
         user=users(),
-        queue=drawn.QUEUES_REQUESTED,
-        tags=drawn.TAGS,
-        quota=drawn.QUOTAS,
+        queue=QUEUES_REQUESTED,
+        tags=TAGS,
+        quota=QUOTAS,
         gang_style=st.sampled_from(["soft", "hard"]),
     )
     def submit(self, application_id: str, user: UserGroup, queue: str, **options: Any) -> None:  # noqa: ANN401 - of each option's kind
         """An application is placed by the rules, or rejected; a repeated submission must have the same arguments."""
         self.both("submit", application_id, user, queue, **options)
 
-    @rule(application_id=drawn.APPLICATIONS_THERE, gang_style=st.sampled_from(["soft", "hard"]), quota=drawn.QUOTAS)
+    @rule(application_id=APPLICATIONS_THERE, gang_style=st.sampled_from(["soft", "hard"]), quota=QUOTAS)
     def submit_again(self, application_id: str, gang_style: str, quota: Resource | None) -> None:
         """A repeated submission has the same result; one with other arguments is refused."""
         known = self.model.applications.get(application_id)
@@ -183,23 +285,23 @@ class PartitionMachine(RuleBasedStateMachine):
             self.submit(application_id, user, queue, tags=dict(tags), quota=quota, gang_style=gang_style)
 
     @rule(
-        application_id=drawn.NEW_APPLICATIONS,
+        application_id=NEW_APPLICATIONS,
         user=users(),
-        path=drawn.QUEUES_ADOPTED,
-        quota=drawn.QUOTAS,
+        path=QUEUES_ADOPTED,
+        quota=QUOTAS,
         group=st.sampled_from(["", "", "", None, *GROUPS]),
     )
     def adopt_application(self, application_id: str, user: UserGroup, path: str, **options: Any) -> None:  # noqa: ANN401 - of each option's kind
         """An application is adopted in its queue, even if the queue does not exist."""
         self.both("adopt_application", application_id, user, path, **options)
 
-    @rule(path=drawn.QUEUES_ADOPTED, quota=drawn.QUOTAS)
+    @rule(path=QUEUES_ADOPTED, quota=QUOTAS)
     def set_queue_quota(self, path: str, quota: Resource | None) -> None:
         """The quota of a dynamic queue may change at any time."""
         if quota is not None:
             self.both("set_queue_quota", path, quota)
 
-    @rule(application_id=drawn.APPLICATIONS_THERE, operation=drawn.ENDINGS)
+    @rule(application_id=APPLICATIONS_THERE, operation=ENDINGS)
     def end(self, application_id: str, operation: str) -> None:
         """The gang of an application times out, or the application completes, fails or is removed."""
         self.both(operation, application_id)
@@ -213,17 +315,17 @@ class PartitionMachine(RuleBasedStateMachine):
 
     # Allocations
 
-    @rule(request=drawn.ASKS)
+    @rule(request=ASKS)
     def allocate(self, request: AllocationRequest) -> None:
         """An allocation is granted if and only if it fits all limits; a denial names all exceeded limits."""
         self._ask("allocate", request)
 
-    @rule(request=drawn.ASKS)
+    @rule(request=ASKS)
     def request(self, request: AllocationRequest) -> None:
         """A requested allocation is pending, and is not charged."""
         self._ask("request", request)
 
-    @rule(request=drawn.ASKS)
+    @rule(request=ASKS)
     def adopt(self, request: AllocationRequest) -> None:
         """An adopted allocation is charged, and the exceeded limits are returned."""
         self._ask("adopt", request)
@@ -242,14 +344,14 @@ class PartitionMachine(RuleBasedStateMachine):
         self.time += seconds
         self.model.now = self.time
 
-    @rule(gang=drawn.GANGS)
+    @rule(gang=GANGS)
     def allocate_all(self, gang: list[AllocationRequest]) -> None:
         """Several allocations are granted together or not at all; a denial contains the sum of the requests."""
         gang = list(map(self._timed, gang))
         self.made += gang
         self.both("allocate_all", gang, compared=unordered)
 
-    @rule(request=drawn.FRESH_ASKS, real=drawn.FRESH_ASKS, ends=st.booleans())
+    @rule(request=FRESH_ASKS, real=FRESH_ASKS, ends=st.booleans())
     def gang(self, request: AllocationRequest, real: AllocationRequest, *, ends: bool) -> None:
         """A placeholder is replaced by a pending allocation; then the gang times out."""
         self.allocate(request._replace(placeholder=True))
@@ -260,11 +362,11 @@ class PartitionMachine(RuleBasedStateMachine):
             self.allocate(request._replace(placeholder=True))
             self.both("time_out_gang", request.application_id)
 
-    @precondition(lambda self: bool(drawn.placeholders(self)))
-    @rule(data=st.data(), request=drawn.FRESH_ASKS, same=st.booleans())
+    @precondition(lambda self: bool(_placeholders(self)))
+    @rule(data=st.data(), request=FRESH_ASKS, same=st.booleans())
     def replace_one(self, data: st.DataObject, request: AllocationRequest, *, same: bool) -> None:
         """A placeholder is replaced by a new or a pending allocation; only the growth is checked."""
-        name = data.draw(st.sampled_from(drawn.placeholders(self)), label="placeholder")
+        name = data.draw(st.sampled_from(_placeholders(self)), label="placeholder")
         pending = [one.allocation_id for one in self.model.entries(pending=True)]
         allocation_id = data.draw(st.sampled_from([request.allocation_id, request.allocation_id, *pending]), label="id")
         known = self.model.held[allocation_id if allocation_id in pending else name]
@@ -272,9 +374,9 @@ class PartitionMachine(RuleBasedStateMachine):
         self.both("replace", name, allocation_id, known.usage if same else request.usage)
 
     @rule(
-        placeholder_id=drawn.ALLOCATIONS_THERE,
-        allocation_id=drawn.ALLOCATIONS_THERE,
-        usage=drawn.USAGES,
+        placeholder_id=ALLOCATIONS_THERE,
+        allocation_id=ALLOCATIONS_THERE,
+        usage=USAGES,
         same=st.booleans(),
     )
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource, *, same: bool) -> None:
@@ -282,19 +384,19 @@ class PartitionMachine(RuleBasedStateMachine):
         known = self.model.held.get(placeholder_id if same else allocation_id)
         self.both("replace", placeholder_id, allocation_id, known.usage if known and same else usage)
 
-    @rule(allocation_id=drawn.ALLOCATIONS_THERE, usage=drawn.USAGES)
+    @rule(allocation_id=ALLOCATIONS_THERE, usage=USAGES)
     def resize(self, allocation_id: str, usage: Resource) -> None:
         """A resize only checks the growth."""
         self.both("resize", allocation_id, usage)
 
-    @rule(allocation_id=drawn.ALLOCATIONS_THERE, operation=st.sampled_from(["preempt", "release", "release"]))
+    @rule(allocation_id=ALLOCATIONS_THERE, operation=st.sampled_from(["preempt", "release", "release"]))
     def give_back(self, allocation_id: str, operation: str) -> None:
         """A terminating allocation is charged until it is released; a second release has no effect."""
         if self.both(operation, allocation_id) and operation == "release":
             agree(self.partition.release(allocation_id), False, "released twice")  # noqa: FBT003 - the answer
 
     @precondition(lambda self: self.reads_clock)
-    @rule(allocation_id=drawn.ALLOCATIONS_THERE, duration=st.sampled_from([1, 60, 3600, 90_000, None]))
+    @rule(allocation_id=ALLOCATIONS_THERE, duration=st.sampled_from([1, 60, 3600, 90_000, None]))
     def renew(self, allocation_id: str, duration: int | None) -> None:
         """A promised end moves; further quota models check a later one."""
         self.both("renew", allocation_id, duration)
@@ -309,12 +411,12 @@ class PartitionMachine(RuleBasedStateMachine):
 
     # The cluster
 
-    @rule(name=drawn.NODES, offers=drawn.OFFERS, operation=st.sampled_from(["add_node", "update_node"]))
+    @rule(name=NODES, offers=OFFERS, operation=st.sampled_from(["add_node", "update_node"]))
     def node(self, name: str, offers: Resource, operation: str) -> None:
         """The quota of the root is the sum of the nodes."""
         self.both(operation, name, offers)
 
-    @rule(name=drawn.NODES)
+    @rule(name=NODES)
     def remove_node(self, name: str) -> None:
         """The removal of a node lowers the quota of the root, but does not evict allocations."""
         self.both("remove_node", name)
@@ -373,9 +475,9 @@ class PartitionMachine(RuleBasedStateMachine):
         for name in data.draw(st.lists(st.sampled_from(ALLOCATIONS), max_size=3, unique=True), label="differ"):
             running.pop(name, None)
             if data.draw(st.booleans(), label="runs"):
-                application_id = data.draw(drawn.APPLICATIONS_THERE | st.just("stranger"), label="application")
-                usage = data.draw(drawn.USAGES, label="usage")
-                node = data.draw(st.none() | drawn.NODES, label="node")
+                application_id = data.draw(APPLICATIONS_THERE | st.just("stranger"), label="application")
+                usage = data.draw(USAGES, label="usage")
+                node = data.draw(st.none() | NODES, label="node")
                 running[name] = RunningAllocation(name, application_id, usage, node)
         with self.nothing_changes():
             report = self.both("audit", list(running.values()))
@@ -393,7 +495,7 @@ class PartitionMachine(RuleBasedStateMachine):
 
     # Queries
 
-    @rule(application_id=drawn.APPLICATIONS_THERE, usage=drawn.USAGES)
+    @rule(application_id=APPLICATIONS_THERE, usage=USAGES)
     def check(self, application_id: str, usage: Resource) -> None:
         """A check returns the decision on an allocation, and does not change the state."""
         with self.nothing_changes():
@@ -401,7 +503,7 @@ class PartitionMachine(RuleBasedStateMachine):
             if decision is not None:
                 agree(self.partition.explain(application_id, usage).decision, decision, "explain")
 
-    @rule(application_id=drawn.APPLICATIONS_THERE)
+    @rule(application_id=APPLICATIONS_THERE)
     def headroom(self, application_id: str) -> None:
         """The headroom is the smallest free amount of all limits; other quota models can only reduce it."""
         with self.nothing_changes():

@@ -22,8 +22,7 @@ from ugm.model import Claim, PendingModel, QuotaModel, ReportingModel
 from ugm.partition import Allocation, AllocationState, ApplicationInfo, ApplicationState
 from ugm.partition.config.compiled import PendingViolation
 from ugm.resources import Resource
-from ugm.testing.queue_model import QueueModel
-from ugm.testing.usage_model import Grant, Place, UsageModel, charged_places
+from ugm.testing.usage_model import Grant, Place, QueueModel, UsageModel, charged_places
 
 __all__ = ["UNASSIGNED", "PartitionModelState", "SubmittedApplication"]
 

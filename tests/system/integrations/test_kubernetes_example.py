@@ -18,7 +18,7 @@ import yaml
 from support.hosts import free_ports
 from support.places import DOCS, EXAMPLES
 from ugm import parse_config
-from ugm.integrations.kubernetes.owners import EXEMPT
+from ugm.integrations.kubernetes.admission import EXEMPT
 from ugm.integrations.kubernetes.reviews import TEMPLATES
 
 pytestmark = pytest.mark.hosts

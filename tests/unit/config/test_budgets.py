@@ -9,7 +9,7 @@ import pytest
 
 from ugm import ConfigError, Resource, parse_config
 from ugm.budgets import BudgetMode, Carry, Period
-from ugm.budgets.declared import declared_budget
+from ugm.budgets.kind import declared_budget
 from ugm.config import dump_config
 
 FULL: Final = """

@@ -12,8 +12,7 @@ from support.kubernetes_reviews import new_uid, pod
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.errors import OutageError
 from ugm.integrations import Grants
-from ugm.integrations.kubernetes.admission import TENTATIVE
-from ugm.integrations.kubernetes.owners import OwnerPolicy
+from ugm.integrations.kubernetes.admission import TENTATIVE, OwnerPolicy
 from ugm.integrations.kubernetes.watcher import Watcher
 from ugm.kubernetes import ManifestError
 from ugm.partition import AbstractPartition

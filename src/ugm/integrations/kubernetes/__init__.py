@@ -10,8 +10,8 @@ charge that no pod appears for ends after two minutes, which is longer than a re
 Invariant: the charges of a pod are never less than the requests that the API server has stored for it. So the pods of
 the cluster never exceed a limit, and after all pods are gone nothing is charged.
 
-`reviews` reads reviews and writes answers, `owners` chooses the user of a pod, `admission` decides, `watcher` follows
-the cluster, and `app` is the HTTP server. ``python -m ugm.integrations.kubernetes`` starts everything.
+`reviews` is the HTTP server that reads reviews and writes answers, `admission` decides about pods and their owners, and
+`watcher` follows the cluster. ``python -m ugm.integrations.kubernetes`` starts everything.
 """
 
 __all__: list[str] = []

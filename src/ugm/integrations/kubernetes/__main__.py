@@ -13,12 +13,18 @@ import uvicorn
 
 from ugm.errors import UgmError
 from ugm.integrations import Grants, Work, quota_source
-from ugm.integrations.kubernetes.admission import TENTATIVE, FindNamespace, PodAdmission
-from ugm.integrations.kubernetes.app import create_app
-from ugm.integrations.kubernetes.owners import CONTROLLERS, EXEMPT, OwnerPolicy
+from ugm.integrations.kubernetes.admission import (
+    CONTROLLERS,
+    EXEMPT,
+    TENTATIVE,
+    FindNamespace,
+    OwnerPolicy,
+    PodAdmission,
+)
+from ugm.integrations.kubernetes.reviews import create_app
 from ugm.integrations.kubernetes.watcher import Watcher
 from ugm.kubernetes import NamespaceTerms
-from ugm.kubernetes.variants import require_variants
+from ugm.kubernetes.objects import require_variants
 
 __all__ = ["main"]
 

@@ -14,11 +14,10 @@ from typing import Any, Final, TypeAlias
 
 from ugm.errors import RequestError, UgmError
 from ugm.integrations.grants import Grants, Work
-from ugm.integrations.kubernetes.admission import ONE_POD, deadline_of
-from ugm.integrations.kubernetes.owners import OwnerPolicy
+from ugm.integrations.kubernetes.admission import ONE_POD, OwnerPolicy, deadline_of
 from ugm.kubernetes import ManifestError, NamespaceTerms, pod_usage, read_namespace, read_pod
 from ugm.kubernetes.manifests import Fields
-from ugm.kubernetes.variants import NOTHING
+from ugm.kubernetes.objects import NOTHING
 from ugm.partition import AllocationSpec, ApplicationInfo, OwnedAllocation, RunningApplication
 from ugm.resources import Resource
 

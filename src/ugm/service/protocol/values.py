@@ -24,7 +24,7 @@ import msgspec
 
 import ugm.errors
 import ugm.service.errors
-import ugm.store.errors
+import ugm.store.database
 from ugm.arguments import require_instance
 from ugm.configuration import PartitionConfig
 from ugm.configuration.fields import from_data, to_data
@@ -389,7 +389,7 @@ class _Shown:
 #: The documented errors of operations by name: those of the modules of errors.
 _ERRORS: Final[Mapping[str, type[UgmError]]] = {
     name: kind
-    for module in (ugm.errors, ugm.store.errors, ugm.service.errors)
+    for module in (ugm.errors, ugm.store.database, ugm.service.errors)
     for name, kind in vars(module).items()
     if isinstance(kind, type) and issubclass(kind, UgmError)
 }
