@@ -19,7 +19,7 @@ from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
 from ugm.elastic.model import GROUP_TAG
 from ugm.server import History
-from ugm.server.configuration.attempts import Actor
+from ugm.server.configurations import Actor
 
 __all__ = ["HEBREW", "LONG", "SCENARIOS", "WIDTHS", "Place", "Scenario", "open_place", "open_tab"]
 

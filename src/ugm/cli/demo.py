@@ -17,7 +17,7 @@ import ugm
 from ugm import Partition, Resource, load_config
 from ugm.cli.serve import HOST, JSON, PORT, extras_required, listening, names_of, run_server
 from ugm.server import History
-from ugm.server.http.signals import ServerSignals
+from ugm.server.serving import ServerSignals
 from ugm.simulation import Job, JobMapping, read_swf
 from ugm.simulation.player import Player, VirtualClock
 
@@ -48,12 +48,10 @@ def demo_command(*, host: str, port: int, speed: float, as_json: bool) -> None:
 
     Open the printed URL in a browser. Press Ctrl-C to stop.
     """
-    with ServerSignals(is_command=True) as signals:
-        with extras_required():
-            from ugm.server import create_app  # noqa: PLC0415 - needs an extra
+    with ServerSignals(is_command=True) as signals, extras_required():
+        from ugm.server import create_app  # noqa: PLC0415 - needs an extra
 
-            listener = listening(host, port)
-        with listener:
+        with listening(host, port) as listener:
             player, history = create_player()
             player.advance(START)
             app = create_app({"default": player.partition}, history={"default": history}, allowed_hosts=names_of(host))

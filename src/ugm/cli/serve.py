@@ -25,8 +25,8 @@ from ugm.config import PartitionConfig
 from ugm.errors import UgmError
 from ugm.events import Subscriber
 from ugm.partition import AbstractPartition, ThresholdWatch
-from ugm.server import History
-from ugm.server.http.signals import ServerSignals
+from ugm.server import History, serving
+from ugm.server.serving import ServerSignals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -374,10 +374,8 @@ def extras_required() -> Iterator[None]:
 
 def listening(host: str, port: int) -> socket.socket:
     """Return a socket for clients, or end the command with a message."""
-    from ugm.server.serving import listen  # noqa: PLC0415 - needs an extra
-
     try:
-        return listen(host, port)
+        return serving.listen(host, port)
     except OSError as error:
         exit_with_error(f"cannot listen on {host} port {port}: {error.strerror or error}")
 
@@ -396,8 +394,6 @@ def run_server(
 
     The server stops on a signal, and when *has_failed* returns true.
     """
-    from ugm.server.serving import run  # noqa: PLC0415 - needs an extra
-
     url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
     text = json.dumps({"url": url, **details}) if as_json else f"serving at {url}"
-    run(app, listener, ready=lambda: click.echo(text), has_failed=has_failed, signals=signals)
+    serving.run(app, listener, ready=lambda: click.echo(text), has_failed=has_failed, signals=signals)

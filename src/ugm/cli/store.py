@@ -1,27 +1,217 @@
-"""The commands for stores: ``ugm store info|verify|changes|backup|trim``.
+"""The commands that read stores: ``ugm usage``, ``ugm budgets``, and ``ugm store info|verify|changes|backup|trim``.
 
 The exit status is 1 if the store cannot be read or is damaged.
 """
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Iterator
-from datetime import UTC
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
+from fractions import Fraction
+from io import StringIO
+from typing import Any, Final, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
+from rich.console import Console
+from rich.table import Table
 
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.cli.options import STORE, LocationType
-from ugm.cli.output import counted, instant, print_json, with_instants
-from ugm.cli.usage import read_instant
-from ugm.errors import printable
+from ugm.budgets import AccountState
+from ugm.cli.options import STORE, LocationType, server_or_store
+from ugm.cli.output import bar, counted, instant, local, print_data, print_json, table, with_instants
+from ugm.errors import printable, time_text
 from ugm.events import event_to_dict
 from ugm.partition.events import events_of
-from ugm.store import StoreReader, Transaction, copy_store, delete_usage, read_partition
+from ugm.resources import VCORE
+from ugm.server.views.lists import natural_key
+from ugm.store import StoreReader, Transaction, UsageRow, copy_store, delete_usage, read_partition, usage_of
+from ugm.store.usage import Grouping, Period, format_seconds
 
-__all__ = ["store_commands"]
+__all__ = ["budgets_command", "read_instant", "store_commands", "usage_command"]
+
+#: The units of tables: the name, and the base units in it.
+_UNITS: Final = {"vcore": ("core", 1000), "memory": ("GiB", 2**30)}
+
+#: The units of CSV; those of other resources have the name of the resource.
+_CSV_UNITS: Final = {"vcore": "core-seconds", "memory": "byte-seconds"}
+
+
+@click.command("usage", short_help="Print the usage over time from a store.")
+@STORE
+@click.option(
+    "--by", type=click.Choice(get_args(Grouping)), required=True, help="The kind of owner for which usage is summed up."
+)
+@click.option("--since", metavar="DATE", help="The start of the period, such as 2026-10-01 or 2026-10-01T08:00.")
+@click.option("--until", metavar="DATE", help="The end of the period; this instant is excluded.  [default: now]")
+@click.option("--per", "period", type=click.Choice(get_args(Period)), help="Print a sum for each calendar interval.")
+@click.option("--zone", metavar="NAME", default="UTC", help="The time zone of dates and of the calendar.")
+@click.option("--queue", metavar="PATH", default="root", help="Only usage in and below this queue.  [default: root]")
+@click.option("--month", metavar="MONTH", help="A calendar month such as 2026-11, instead of --since and --until.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with exact amounts.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with exact amounts.")
+def usage_command(
+    *,
+    store: str,
+    by: Grouping,
+    since: str | None,
+    until: str | None,
+    period: Period | None,
+    zone: str,
+    queue: str,
+    month: str | None,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    """Print the usage in STORE, in a period. The store may be in use.
+
+    Tables show hours, rounded to thousandths, and times in the time zone. CSV and JSON contain exact resource-seconds
+    in base units, and times in UTC.
+    """
+    if as_csv and as_json:
+        raise click.UsageError("--csv and --json exclude each other")
+    where = _zone(zone)
+    if month is not None and (since is not None or until is not None):
+        raise click.UsageError("--month replaces --since and --until")
+    first, last = (None if text is None else read_instant(text, where) for text in (since, until))
+    if month is not None:
+        first, last = _read_month(month, where)
+    rows = usage_of(store, by, since=first, until=last, period=period, zone=zone, queue=queue)
+    (_print_csv if as_csv else _print_json if as_json else _print_table)(rows, by, where)
+
+
+def _read_month(text: str, zone: tzinfo) -> tuple[float, float]:
+    """Return the beginning and the end of a calendar month."""
+    try:
+        first = datetime.strptime(text, "%Y-%m").replace(tzinfo=zone)
+    except ValueError:
+        raise click.BadParameter(f"expected a month such as 2026-11, found {text!r}", param_hint="--month") from None
+    last = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+    return first.timestamp(), last.timestamp()
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise click.BadParameter(f"unknown time zone {name!r}", param_hint="--zone") from None
+
+
+def read_instant(text: str, zone: tzinfo) -> float:
+    """Return a date of an option in seconds since 1970."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"expected a date such as 2026-10-01 or 2026-10-01T08:00, found {text!r}") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+
+
+def _print_table(lines: Sequence[UsageRow], by: Grouping, zone: ZoneInfo) -> None:
+    found = {resource for line in lines for resource in line.amounts}
+    resources = [*(name for name in _UNITS if name in found), *sorted(found.difference(_UNITS))]
+    units = [_UNITS.get(resource, (resource, 0))[0] for resource in resources]
+    rows = [
+        (
+            *(local(line.begin, zone), local(line.end, zone), line.name or "none"),
+            *(_hours(resource, Fraction(line.amounts.get(resource, 0), 1000), 3) for resource in resources),
+        )
+        for line in lines
+    ]
+    owner = ("from", "until", by)
+    Console().print(table(*owner, *units, rows=rows, right=units, folded=owner, title=f"usage by {by}, in hours"))
+
+
+def _hours(resource: str, amount: int | Fraction, digits: int) -> str:
+    """Format an amount times seconds in hours, rounded half to even; integers keep the result exact."""
+    scale, (_, unit) = 10**digits, _UNITS.get(resource, ("", 1))
+    number = round(Fraction(amount) * scale / (unit * 3600))
+    sign, number = ("-", -number) if number < 0 else ("", number)
+    return f"{sign}{number // scale:,}.{number % scale:0{digits}}"
+
+
+def _print_csv(lines: Sequence[UsageRow], by: Grouping, _zone: ZoneInfo) -> None:
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["from", "until", "kind", "name", "resource", "amount", "unit"])
+    for line in lines:
+        for resource, amount in line.amounts.items():
+            times, unit = (instant(line.begin), instant(line.end)), _CSV_UNITS.get(resource, f"{resource}-seconds")
+            exact = format_seconds(amount, 6 if resource == VCORE else 3)
+            writer.writerow([*times, by, line.name or "", resource, exact, unit])
+    print_data(text.getvalue())
+
+
+def _print_json(lines: Sequence[UsageRow], by: Grouping, _zone: ZoneInfo) -> None:
+    print_json({"by": by, "lines": [with_instants(line.to_dict(), "begin", "end") for line in lines]})
+
+
+#: The width of a bar in characters.
+_WIDTH: Final = 10
+#: The width of the narrowest table that shows all columns.
+_NARROWEST: Final = 132
+_TIMES: Final = ("renews", "exhausted")
+_AMOUNTS: Final = ("limit", "settled", "committed", "remaining")
+
+
+@click.command("budgets", short_help="List the accounts of budgets.")
+@click.argument("source")
+@click.option("--partition", "partition_name", metavar="NAME", help="The partition of a server.  [default: default]")
+@click.option("--budget", metavar="NAME", help="Only the accounts of this budget.")
+@click.option(
+    "--owner", metavar="NAME", help="Only the accounts of this user, group, queue, elastic group or quota node."
+)
+@click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=100, help="The maximum number of accounts.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with exact amounts in base units times seconds.")
+def budgets_command(
+    *, source: str, partition_name: str | None, budget: str | None, owner: str | None, limit: int, as_json: bool
+) -> None:
+    """List the accounts of budgets, those with the largest used part of their limit first.
+
+    SOURCE is the address of a running server, for example localhost:8080, or the file or URL of a store, whose
+    configuration declares the budgets. A store may be in use. Tables show core-hours for vcore, GiB-hours for memory,
+    and unit-hours for other resources.
+    """
+    query = {name: value for name, value in (("budget", budget), ("owner", owner)) if value is not None}
+    server = server_or_store(source, partition_name)
+    if server is None:
+        found = _of_store(source, query)[:limit]
+    else:
+        found = server.get("/budgets", limit=limit, **query)["accounts"]
+    if as_json:
+        print_json({"accounts": [with_instants(one, *_TIMES) for one in found]})
+    else:
+        # A narrower table would lose its first columns; the terminal wraps or scrolls it.
+        Console(width=max(Console().width, _NARROWEST)).print(_table(found))
+
+
+def _of_store(source: str, query: Mapping[str, str]) -> list[JsonObject]:
+    """Return the accounts in a store as a server returns them."""
+    with read_partition(source) as partition:
+        found = partition.budget_accounts()
+    accounts = [one for one in found if all(getattr(one, name) == value for name, value in query.items())]
+    accounts.sort(key=lambda one: (-one.share, natural_key(one.budget), natural_key(one.owner), one.resource))
+    return [{**one.to_dict(), "share": float(one.share)} for one in accounts]
+
+
+def _table(accounts: Iterable[JsonMapping]) -> Table:
+    columns = ("budget", "owner", "resource", "", "share", *_AMOUNTS, "renews", "exhausted")
+    return table(*columns, rows=map(_row, accounts), right=("share", *_AMOUNTS), folded=("budget", "owner"))
+
+
+def _row(found: JsonMapping) -> tuple[Any, ...]:
+    account = AccountState.from_dict({name: value for name, value in found.items() if name != "share"})
+    amounts = [_hours(account.resource, getattr(account, name), 1) for name in _AMOUNTS]
+    share = bar(found["share"], _WIDTH), f"{found['share']:.0%}"
+    renews = "" if account.renews is None else time_text(account.renews)
+    if account.exhausted is not None:
+        exhausted = time_text(account.exhausted)
+    else:
+        # At the present rate.
+        exhausted = "never" if account.renews is None else "not before"
+    return account.budget, account.owner, account.resource, *share, *amounts, renews, exhausted
+
 
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

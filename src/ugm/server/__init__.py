@@ -9,8 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from ugm.server.history import History, Record
-from ugm.server.metrics.timing import DecisionTimes
+from ugm.server.history import DecisionTimes, History, Record
 
 if TYPE_CHECKING:
     from ugm.server.app import create_app

@@ -29,23 +29,21 @@ from starlette.staticfiles import StaticFiles
 from ugm.errors import OutageError, RequestError, UgmError
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.server._yunikorn import partition_endpoints, server_endpoints
-from ugm.server.configuration.configurations import Configurations
+from ugm.server._yunikorn.schemas import YUNIKORN_SCHEMAS
+from ugm.server.configurations import Configurations
 from ugm.server.history import History
-from ugm.server.http import streams
-from ugm.server.http.access import Tokens
+from ugm.server.http import live
+from ugm.server.http.access import Hosts, OriginGuard, Tokens, failure_response
 from ugm.server.http.audit import AuditLog
 from ugm.server.http.dispatch import RequestDispatcher
-from ugm.server.http.guard import Hosts, OriginGuard, failure_response
 from ugm.server.http.payloads import ApiError, Payload, json_payload
-from ugm.server.http.requests import RequestBounds
-from ugm.server.http.responses import error_response, payload_response, routing_error_response
+from ugm.server.http.requests import RequestBounds, error_response, payload_response, routing_error_response
 from ugm.server.interface import operations
-from ugm.server.interface.openapi import description
-from ugm.server.interface.route import PREFIX, YUNIKORN_PREFIX, Route
-from ugm.server.interface.state import ServedPartition, ServerState
+from ugm.server.interface.route import PREFIX, YUNIKORN_PREFIX, Route, ServedPartition, ServerState
+from ugm.server.interface.schemas import description
 from ugm.server.metrics.table import descriptions
-from ugm.server.views import budgets, decisions, objects, preemption, server, shares, trees, usage, utilization, waiting
-from ugm.server.views.stored_usage import earlier_changes
+from ugm.server.views import decisions, models, objects, server, trees, usage, utilization, waiting
+from ugm.server.views.usage import earlier_changes
 from ugm.store import StoreError
 from ugm.store.reader import StoreLocation
 
@@ -74,8 +72,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         route
         for module in (
             *(partition_endpoints, server_endpoints),
-            *(objects, utilization, usage, waiting, trees, budgets, shares, decisions, preemption),
-            *(operations, server, streams),
+            *(objects, utilization, usage, waiting, trees, models, decisions, operations, server, live),
         )
         for route in module.ROUTES.found
     ),
@@ -151,12 +148,12 @@ def create_app(  # noqa: PLR0913 - one for each option
     counts = deque[tuple[float, int]](maxlen=_COUNTS)
     state = ServerState(served, configurations, dict(extra_states or {}), read_only, clock(), counts)
     work = [_Work(_COUNT_SECONDS, state.count_applications)]
-    work += [_Work(_CHECK_SECONDS, shares.logged_update(name, one)) for name, one in watches.items()]
+    work += [_Work(_CHECK_SECONDS, models.logged_update(name, one)) for name, one in watches.items()]
     if stores or services:
         work.append(_Work(_CHECK_SECONDS, configurations.compare, _earlier(stores, history, configurations)))
     if watch is not None:
         work.append(_Work(watch, lambda: configurations.reload_if_changed()))  # noqa: PLW0108 - tests replace it
-    event_streams = streams.EventStreams(served)
+    event_streams = live.EventStreams(served)
     dispatcher = RequestDispatcher(state, tokens, audit, limits, clock)
     app = Starlette(
         routes=_paths(dispatcher, _metrics_endpoint(metrics, configurations), event_streams),
@@ -183,10 +180,10 @@ def create_app(  # noqa: PLR0913 - one for each option
 def _paths(
     dispatcher: RequestDispatcher,
     metrics: Callable[[Request], Awaitable[Response]] | None,
-    event_streams: streams.EventStreams,
+    event_streams: live.EventStreams,
 ) -> list[Mount | Path]:
     return [
-        Path(streams.ROUTES.found[0].full_path, event_streams.endpoint, methods=["GET"]),
+        Path(live.ROUTES.found[0].full_path, event_streams.endpoint, methods=["GET"]),
         *([Path(f"{YUNIKORN_PREFIX}/metrics", metrics), Path("/metrics", metrics)] if metrics else []),
         *(
             _with_line_feeds(Mount(prefix, routes=list(_paths_below(prefix, dispatcher))))
@@ -198,7 +195,7 @@ def _paths(
 
 
 def _paths_below(prefix: str, dispatcher: RequestDispatcher) -> Iterator[Path]:
-    below = [route for route in ROUTES if route.prefix == prefix and route not in streams.ROUTES.found]
+    below = [route for route in ROUTES if route.prefix == prefix and route not in live.ROUTES.found]
     for path in dict.fromkeys(route.path for route in below):
         by_method = {route.method: route for route in below if route.path == path}
         # A name at the end of a path may contain slashes, where that is not ambiguous.
@@ -223,7 +220,8 @@ class _PageFiles(StaticFiles):
 
 async def _describe(request: Request) -> Response:
     """Return the OpenAPI description."""
-    return payload_response(json_payload(description(str(request.scope.get("root_path", "")), ROUTES)))
+    mounted_at = str(request.scope.get("root_path", ""))
+    return payload_response(json_payload(description(mounted_at, ROUTES, YUNIKORN_SCHEMAS)))
 
 
 # Metrics

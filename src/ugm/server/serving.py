@@ -1,27 +1,91 @@
-"""The server as a program of its own: uvicorn, with a reload of the configuration on SIGHUP.
+"""The server as a program of its own: its signals, and uvicorn with a reload of the configuration on SIGHUP.
 
 It expects a reverse proxy between itself and a public network, for TLS and against clients that send or read slowly.
+
+The handlers of signals only note a signal, and the server looks at the notes several times a second. A handler
+interrupts the main thread anywhere, so it may take no lock, and a second signal may interrupt it.
+
+While a command starts its server, nothing looks at the notes. Therefore SIGTERM also raises `SystemExit` then, so that
+the contexts which are already open end. That includes the first process of a container, for which the system ignores
+SIGTERM by default.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Final
-
-import uvicorn
-from starlette.applications import Starlette
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from ugm import UgmError
-from ugm.server.configuration.attempts import Actor
-from ugm.server.configuration.configurations import Configurations
+from ugm.server.configurations import Actor, Configurations
 from ugm.server.http.payloads import ApiError
-from ugm.server.http.signals import ServerSignals
 
-__all__ = ["listen", "run", "uvicorn_config"]
+if TYPE_CHECKING:
+    # They belong to an extra, and a command handles signals before it requires that.
+    import uvicorn
+    from starlette.applications import Starlette
+
+__all__ = ["ServerSignals", "listen", "run", "uvicorn_config"]
+
+
+@final
+class ServerSignals:
+    """Handles SIGTERM and SIGHUP during a `with` block, in the main thread; then the former handlers are restored.
+
+    Args:
+        is_command: whether the block is all that the process does. Then SIGTERM raises `SystemExit` with the status 0,
+            once and only until `end_start` is called, and both signals are ignored while the interpreter ends.
+    """
+
+    #: Whether SIGTERM has arrived.
+    is_terminated: bool
+    #: Whether SIGHUP has arrived. The server clears it before each reload, so another one during the reload counts.
+    is_hung_up: bool
+
+    def __init__(self, *, is_command: bool = False) -> None:
+        self._is_command: Final = is_command
+        self._is_starting = is_command
+        self._before: Final[dict[signal.Signals, Any]] = {}
+        self.is_terminated = self.is_hung_up = False
+
+    def __enter__(self) -> Self:
+        # Not every system has SIGHUP. SIGTERM is last, because it may raise an exception.
+        if hasattr(signal, "SIGHUP"):
+            self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._hang_up)
+        self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._terminate)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.end_start()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+            if self._is_command:
+                # The interpreter takes up to a second to end, and a signal must not change the status any more.
+                atexit.register(signal.signal, number, signal.SIG_IGN)
+
+    def end_start(self) -> None:
+        """Only note SIGTERM from now on: the server runs and looks at the notes, or everything ends already."""
+        self._is_starting = False
+
+    def _hang_up(self, _number: int, _frame: FrameType | None) -> None:
+        self.is_hung_up = True
+
+    def _terminate(self, _number: int, _frame: FrameType | None) -> None:
+        self.is_terminated = True
+        if self._is_starting:
+            # Another one must not interrupt the end. If the exception is lost, for example in the destructor of an
+            # object, the server stops as soon as it runs.
+            self._is_starting = False
+            raise SystemExit(0)
+
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -78,6 +142,8 @@ def uvicorn_config(app: Starlette) -> uvicorn.Config:
     Args:
         app: the result of `ugm.server.create_app`.
     """
+    import uvicorn  # noqa: PLC0415 - needs an extra
+
     return uvicorn.Config(
         app,
         ws="none",
@@ -100,6 +166,8 @@ async def _run(
     should_stop: Callable[[], bool],
     signals: ServerSignals,
 ) -> None:
+    import uvicorn  # noqa: PLC0415 - needs an extra
+
     server = uvicorn.Server(uvicorn_config(app))
     # The listener already accepts connections; their requests are answered as soon as the server runs.
     ready()

@@ -7,9 +7,8 @@
 The command ``ugm simulate`` does this and shows the report.
 """
 
-from ugm.simulation.mapping import JobMapping
 from ugm.simulation.orders import JobOrderName
-from ugm.simulation.recorder import LimitSeries, Recorder
+from ugm.simulation.recorder import Envelope, LimitSeries, Recorder
 from ugm.simulation.replay import Progress, simulate
 from ugm.simulation.report import (
     BudgetUse,
@@ -27,8 +26,7 @@ from ugm.simulation.report import (
     WaitingComparison,
     WaitingTime,
 )
-from ugm.simulation.series import Envelope
-from ugm.simulation.swf import SwfHeader, SwfRecord, parse_swf, read_swf
+from ugm.simulation.swf import JobMapping, SwfHeader, SwfRecord, parse_swf, read_swf
 from ugm.simulation.workload import Job, WorkloadError
 
 __all__ = [

@@ -1,21 +1,213 @@
 """Recording of a replay over time: the usage under each limit, running jobs, and waiting jobs.
 
 Pass a `Recorder` to `ugm.simulation.simulate`, and query it afterwards. It does not influence the replay. Its memory
-grows with the number of limits and of changes under each, not with the number of jobs; see `ugm.simulation.series`.
+grows with the number of limits and of changes under each, not with the number of jobs.
+
+An amount over time needs bounded memory: the lowest, highest and mean amount of each column. A *column* is an interval
+of time; all columns have the same width. When the time exceeds the last column, columns are merged into wider ones.
+Merging is exact: the lowest, highest and mean amounts of a wider column are the same as if it had been used from the
+start. Therefore no peak is lost.
+
+The lowest and mean amounts only regard amounts that lasted for at least one second. The highest also regards amounts
+that lasted for 0 seconds, because a job of 0 seconds is charged to the limits.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 from ugm.simulation.gauges import Gauge, JobClass
 from ugm.simulation.report import LimitSummary
-from ugm.simulation.series import Envelope, Trace, fitting
 
-__all__ = ["LimitSeries", "Recorder"]
+__all__ = ["COLUMNS", "Envelope", "LimitSeries", "Recorder", "Trace", "coarser", "fitting"]
+
+#: The most columns, about the number of pixels of a plot.
+COLUMNS: Final = 960
+
+#: Common widths in seconds, each a divisor of the next; after the last, widths double.
+_WIDTHS: Final = (1, 2, 10, 30, 60, 120, 600, 1800, 3600, 7200, 21600, 43200, 86400)
+
+#: Larger than every amount.
+_NEVER: Final = float("inf")
+
+
+def coarser(width: int) -> int:
+    """Return the next larger width.
+
+    >>> coarser(1), coarser(1800), coarser(86400)
+    (2, 3600, 172800)
+    """
+    return next((wider for wider in _WIDTHS if wider > width), 2 * width)
+
+
+def fitting(end: int, columns: int = COLUMNS, width: int = 1) -> int:
+    """Return the smallest width >= *width* with which the second *end* is in one of *columns* columns.
+
+    >>> fitting(959), fitting(960), fitting(11 * 86400)
+    (1, 2, 1800)
+    """
+    while end // width >= columns:
+        width = coarser(width)
+    return width
+
+
+class Envelope(NamedTuple):
+    """The amounts of all columns from second 0; the last column may be incomplete."""
+
+    #: The width of each column, in seconds.
+    width: int
+    #: The last second.
+    end: int
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    #: The sum of amounts times seconds, exact; the mean is the quotient of this and the seconds.
+    area: tuple[int, ...]
+
+    def seconds(self, column: int) -> int:
+        """Return the number of seconds in a column."""
+        return min(self.width, self.end - column * self.width)
+
+    def means(self) -> tuple[float, ...]:
+        """Return the mean of each column; for a last column of 0 seconds, the amount at its start."""
+        lasting = map(self.seconds, range(len(self.area)))
+        return tuple(
+            area / seconds if seconds else low for area, seconds, low in zip(self.area, lasting, self.low, strict=True)
+        )
+
+    def merged(self, columns: int) -> Envelope:
+        """Merge columns, so that at most *columns* are left."""
+        width = fitting(self.end, columns, self.width)
+        ratio = width // self.width
+        starts = range(0, len(self.low), ratio)
+        lasting = self.low if self.seconds(len(self.low) - 1) else self.low[:-1]
+        return Envelope(
+            width,
+            self.end,
+            tuple(min(lasting[start : start + ratio], default=self.low[-1]) for start in starts),
+            tuple(max(self.high[start : start + ratio]) for start in starts),
+            tuple(sum(self.area[start : start + ratio]) for start in starts),
+        )
+
+
+class _Closed(NamedTuple):
+    """A column in which the amount changed; in all others, the last amount of the previous one continues."""
+
+    column: int
+    #: `_NEVER` if no amount has lasted for a second, which is only possible in the last column.
+    low: float
+    high: int
+    #: The amount at the end.
+    last: int
+    #: The sum of amounts times seconds from second 0 to the end. A cumulative sum does not change when columns merge.
+    total: int
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Trace:
+    """Records one amount, which is 0 before the first call of `set`.
+
+    >>> trace = Trace()
+    >>> for second, amount in ((0, 5), (2, 1), (2, 7), (4, 0)):
+    ...     trace.set(second, amount)
+    >>> trace.envelope(width=2, end=4)
+    Envelope(width=2, end=4, low=(5, 7, 0), high=(5, 7, 0), area=(10, 14, 0))
+    """
+
+    #: The maximum number of columns, and their width in seconds.
+    columns: int = COLUMNS
+    _width: int = 1
+    #: In the order of time, without the open column.
+    _closed: list[_Closed] = field(default_factory=list)
+    #: The open column, and the second at which it ends.
+    _column: int = 0
+    _end: int = 1
+    #: Of the open column so far; `_NEVER` if no amount in it has lasted for a second.
+    _low: float = _NEVER
+    _high: int = 0
+    #: The current amount, its start, and the sum of amounts times seconds before.
+    _value: int = 0
+    _since: int = 0
+    _total: int = 0
+
+    def set(self, now: int, value: int) -> None:
+        """Set the amount from the second *now*, which must not be before that of the last call."""
+        if now != self._since:
+            held = self._value
+            if held < self._low:  # noqa: PLR1730 - this runs for every limit of every job, and a call of `min` is slow
+                self._low = held
+            if now >= self._end:
+                self._open_column(now)
+            self._total += held * (now - self._since)
+            self._since = now
+        self._high = max(self._high, value)
+        self._value = value
+
+    def _open_column(self, now: int) -> None:
+        """Close the open column, and open that of *now*."""
+        held = self._value
+        self._closed.append(self._open())
+        if now // self._width >= self.columns:
+            width = fitting(now, self.columns, self._width)
+            self._closed = list(_merged(self._closed, self._width, width))
+            self._width = width
+        self._column = now // self._width
+        start = self._column * self._width
+        self._end = start + self._width
+        if self._closed[-1].column == self._column:
+            _, self._low, self._high, _, _ = self._closed.pop()
+        else:
+            self._low, self._high = (held, held) if now > start else (_NEVER, 0)
+
+    def _open(self) -> _Closed:
+        """Return the open column, if the current amount continues to its end."""
+        rest = self._end - self._since
+        return _Closed(self._column, self._low, self._high, self._value, self._total + self._value * rest)
+
+    def envelope(self, width: int, end: int) -> Envelope:
+        """Return the envelope up to the second *end*, which must not be before the last call of `set`.
+
+        Args:
+            width: the width of the columns, a result of `fitting` for *end*.
+            end: the last second.
+        """
+        opened = self._open()
+        if end > self._since:
+            opened = opened._replace(low=min(opened.low, opened.last))
+        columns = {each.column: each for each in _merged([*self._closed, opened], self._width, width)}
+        low, high, area = [], [], []
+        last = total = 0
+        for column in range(end // width + 1):
+            seconds = min(width, end - column * width)
+            found = columns.get(column) or _Closed(column, last, last, last, total + last * width)
+            low.append(found.last if found.low == _NEVER else int(found.low))
+            high.append(found.high)
+            area.append(found.total - total - found.last * (width - seconds))
+            last, total = found.last, found.total
+        return Envelope(width, end, tuple(low), tuple(high), tuple(area))
+
+
+def _merged(columns: list[_Closed], width: int, wider: int) -> Iterator[_Closed]:
+    """Merge columns into wider ones."""
+    ratio = wider // width
+    found: _Closed | None = None
+    for column, low, high, last, total in columns:
+        target, inside = divmod(column, ratio)
+        if found and found.column == target:
+            low, high = min(low, found.low), max(high, found.high)  # noqa: PLW2901 - of the wider column
+        else:
+            if found:
+                yield found
+            if inside:
+                before = found.last if found else 0
+                low, high = min(low, before), max(high, before)  # noqa: PLW2901 - as above
+        found = _Closed(target, low, high, last, total + last * (ratio - 1 - inside) * width)
+    if found:
+        yield found
 
 
 class LimitSeries(NamedTuple):

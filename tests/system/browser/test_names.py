@@ -19,7 +19,7 @@ from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic.model import GROUP_TAG
 from ugm.quotatree import Mode, QuotaManager, TreeModel
 from ugm.server import History
-from ugm.server.configuration.attempts import Actor
+from ugm.server.configurations import Actor
 
 pytestmark = pytest.mark.ci
 

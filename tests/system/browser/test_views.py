@@ -18,7 +18,7 @@ from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.events import ConfigurationChanged
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.server import History
-from ugm.server.configuration.attempts import Actor
+from ugm.server.configurations import Actor
 
 pytestmark = pytest.mark.ci
 

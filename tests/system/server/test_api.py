@@ -23,8 +23,9 @@ from ugm.configuration import Extensions, ThresholdConfig
 from ugm.partition import ThresholdWatch
 from ugm.partition.interface.operations import Role
 from ugm.server import History
+from ugm.server._yunikorn.schemas import YUNIKORN_SCHEMAS
 from ugm.server.app import ROUTES
-from ugm.server.interface.openapi import description as description_of
+from ugm.server.interface.schemas import description as description_of
 from ugm.store import open_partition
 
 pytestmark = pytest.mark.ci
@@ -34,7 +35,7 @@ STREAM_PATH = "/api/v1/partition/{partition}/stream"
 
 def description(server: str) -> dict[str, object]:
     """Return the description of the server."""
-    return description_of(server, ROUTES)
+    return description_of(server, ROUTES, YUNIKORN_SCHEMAS)
 
 
 #: What a bad configuration is answered with is no contradiction to a description that knows only its outline.

@@ -22,8 +22,7 @@ from ugm import Problem, RequestError, UserInQueue, parse_config
 from ugm.config import PartitionConfig, QueueConfig
 from ugm.partition import AbstractPartition
 from ugm.server import create_app, serving
-from ugm.server.configuration.attempts import Actor, ConfigAttempts
-from ugm.server.configuration.configurations import Configurations
+from ugm.server.configurations import Actor, ConfigAttempts, Configurations
 from ugm.store import open_partition
 
 #: Every test runs with partitions in memory and with clients of a service.
@@ -223,7 +222,7 @@ def test_unusable_configuration_degrades_health(file: Path, monkeypatch: pytest.
         raise RequestError("placementrules[0]", "usr", "there is no such rule")
 
     configurations = served(busy(), config_path=file).state.configurations
-    monkeypatch.setattr("ugm.server.configuration.configurations.changes", refuse)
+    monkeypatch.setattr("ugm.server.configurations.changes", refuse)
     file.write_text(TIGHTER)
     assert configurations.reload_if_changed()
     assert [problem.code for problem in configurations.refused] == ["config-unusable"]

@@ -18,9 +18,8 @@ from starlette.applications import Starlette
 from support.server_fixtures import served
 from support.service_fixtures import eventually
 from ugm.server import serving
-from ugm.server.configuration.attempts import Actor
-from ugm.server.configuration.configurations import Configurations
-from ugm.server.http.signals import ServerSignals
+from ugm.server.configurations import Actor, Configurations
+from ugm.server.serving import ServerSignals
 
 
 @pytest.fixture(name="received", autouse=True)
@@ -71,7 +70,7 @@ def test_end_of_the_start() -> None:
 def test_signals_while_the_interpreter_ends() -> None:
     """Signals do not change the status of a command while the interpreter ends."""
     program = (
-        "import atexit, os, signal; from ugm.server.http.signals import ServerSignals\n"
+        "import atexit, os, signal; from ugm.server.serving import ServerSignals\n"
         "for number in (signal.SIGTERM, signal.SIGHUP): atexit.register(os.kill, os.getpid(), number)\n"
         "with ServerSignals(is_command=True): raise SystemExit(3)"
     )

@@ -13,7 +13,7 @@ from support.server_fixtures import CONFIG, PREFIX, SUE, create_partition, stora
 from ugm import Resource, UserGroup, parse_config
 from ugm.partition import AbstractPartition
 from ugm.server import History, create_app
-from ugm.server.views.stored_usage import earlier_changes
+from ugm.server.views.usage import earlier_changes
 from ugm.store import open_partition
 
 __all__ = ["storage"]

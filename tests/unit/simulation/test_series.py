@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ugm.simulation import Envelope
-from ugm.simulation.series import Trace, fitting
+from ugm.simulation.recorder import Trace, fitting
 
 #: Seconds from one note to the next, and the amount from then on.
 NOTES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=60)

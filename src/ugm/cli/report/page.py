@@ -12,9 +12,7 @@ from typing import Final
 
 from ugm.cli.output import counted
 from ugm.cli.report.amounts import brief_time, peak_share
-from ugm.cli.report.figures import limit_figure, total_figure
-from ugm.cli.report.marks import Markup, element, joined
-from ugm.cli.report.plots import TimeAxis
+from ugm.cli.report.plots import Markup, TimeAxis, element, joined, limit_figure, total_figure
 from ugm.cli.report.sections import (
     Bars,
     Cell,

@@ -1,21 +1,63 @@
-"""Plots over time, as SVG that scales with the page.
+"""Plots over time with a heading and a table of their numbers, as HTML and SVG elements with automatic escaping.
 
-A plot of usage shows a band from the lowest to the highest amount of each column of time, and a line for the mean. The
-text of a plot is HTML around the drawing, so its size does not depend on the width of the plot.
+A `Markup` is inserted as it is; all other text is escaped. So a name from a log or a configuration is always shown
+literally, even if it contains markup.
+
+A plot of usage shows a band from the lowest to the highest amount of each column of time, and a line for the mean. It
+scales with the page. The text of a plot is HTML around the drawing, so its size does not depend on its width.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from html import escape
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
-from ugm.cli.report.marks import Markup, element, joined
+from ugm.cli.report.amounts import amount_of, brief_time, limit_value, peak_share, percent, share_of, whose
 from ugm.configuration.schedules import LAST_SECOND
-from ugm.simulation.series import Envelope
+from ugm.errors import printable
+from ugm.identity import WILDCARD
+from ugm.resources import brief_amount
+from ugm.simulation import Envelope, LimitSeries, LimitSummary
 
-__all__ = ["Mark", "TimeAxis", "usage"]
+__all__ = ["Mark", "Markup", "TimeAxis", "element", "joined", "limit_figure", "total_figure", "usage"]
+
+#: Elements without an end tag.
+_VOID: Final = frozenset(("meta", "path", "line", "rect", "col"))
+
+
+class Markup(str):
+    """Text that is valid HTML and must not be escaped."""
+
+    __slots__ = ()
+
+
+def joined(*parts: str) -> Markup:
+    """Concatenate texts and markup.
+
+    >>> print(joined("a < b", Markup("<br>")))
+    a &lt; b<br>
+    """
+    return Markup("".join(part if isinstance(part, Markup) else escape(printable(part)) for part in parts))
+
+
+def element(name: str, /, *parts: str, **attributes: str | float | None) -> Markup:
+    """Return an element; attributes with the value None are omitted, and ``_`` in their names becomes ``-``.
+
+    >>> print(element("td", "a < b", class_="far", aria_label='"x"', title=None))
+    <td class="far" aria-label="&quot;x&quot;">a &lt; b</td>
+    """
+    named = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(printable(str(value)))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in _VOID:
+        return Markup(f"<{name}{named}/>")
+    return Markup(f"<{name}{named}>{joined(*parts)}</{name}>")
+
 
 #: The height of a drawing, and the width of one column, in SVG units.
 _HEIGHT: Final = 400
@@ -159,3 +201,78 @@ def _line(values: Sequence[float], top: float, *, backwards: bool = False) -> st
             level = across
     path.append(f"h{level}")
     return "".join(path)
+
+
+#: The maximum number of rows in the table of a plot.
+_ROWS: Final = 16
+
+
+def limit_figure(limit: LimitSummary, series: LimitSeries, axis: TimeAxis) -> Markup:
+    """Draw the usage under a limit."""
+    mean = _mean(series.usage)
+    others = f", one of {series.names:,}" if series.names > 1 else ""
+    name = f"{series.name}{others}" if limit.limit_name == WILDCARD != series.name else ""
+    summary = (
+        f"peak {brief_amount(limit.resource, limit.peak)}, {percent(peak_share(limit))} of the limit; "
+        f"mean {percent(share_of(mean, limit.limit))}"
+    )
+    delayed = (
+        f"; delayed {limit.delayed_jobs:,} jobs for {brief_time(limit.delayed_seconds)}" if limit.delayed_jobs else ""
+    )
+    heading = f"{limit.queue_path}, {whose(limit)}"
+    plot = usage(
+        series.usage,
+        mark=Mark(limit.limit, limit_value(limit), "limit"),
+        axis=axis,
+        label=f"{heading}, {limit_value(limit)}: {summary}{delayed}",
+    )
+    caption = joined(
+        element("strong", limit.queue_path),
+        " ",
+        element("span", whose(limit), class_="whose"),
+        *([" ", element("span", name, class_="name")] if name else []),
+        element("span", summary + delayed, class_="says"),
+    )
+    return _figure(caption, plot, series.usage, axis, limit.resource)
+
+
+def total_figure(
+    heading: str, series: Envelope, resource: str | None, axis: TimeAxis, *, scale: int | None = None
+) -> Markup:
+    """Draw a total of all jobs; *scale* is the marked amount, by default the peak."""
+    peak = max(series.high)
+    marked = peak if scale is None else scale
+    summary = f"peak {amount_of(resource, peak)}, mean {percent(share_of(_mean(series), peak))} of it"
+    plot = usage(
+        series,
+        mark=Mark(marked, amount_of(resource, marked), "peak"),
+        axis=axis,
+        label=f"{heading}: {summary}",
+    )
+    caption = joined(element("strong", heading), element("span", summary, class_="says"))
+    return _figure(caption, plot, series, axis, resource)
+
+
+def _mean(series: Envelope) -> float:
+    return share_of(sum(series.area), series.end)
+
+
+def _figure(caption: Markup, plot: Markup, series: Envelope, axis: TimeAxis, resource: str | None) -> Markup:
+    numbers = _numbers(series, axis, resource)
+    return element("figure", element("figcaption", caption), plot, numbers)
+
+
+def _numbers(series: Envelope, axis: TimeAxis, resource: str | None) -> Markup:
+    """Return the data of a plot as a table with fewer and wider steps."""
+    wide = series.merged(_ROWS)
+    heads = element("tr", *(element("th", text, scope="col") for text in ("from", "lowest", "mean", "highest")))
+    rows = [
+        element(
+            "tr",
+            element("th", axis.text(axis.origin + column * wide.width), scope="row"),
+            *(element("td", brief_amount(resource, round(value))) for value in (low, mean, high)),
+        )
+        for column, (low, mean, high) in enumerate(zip(wide.low, wide.means(), wide.high, strict=True))
+    ]
+    listed = element("table", element("thead", heads), element("tbody", *rows))
+    return element("details", element("summary", "Numbers"), listed, class_="numbers")

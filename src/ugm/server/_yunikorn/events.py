@@ -22,7 +22,7 @@ from ugm.partition.events import (
     Resized,
 )
 from ugm.resources import Resource
-from ugm.server._yunikorn.values import nanoseconds
+from ugm.server._yunikorn.objects import nanoseconds
 from ugm.server.history import Record
 
 __all__ = ["event_dict"]

@@ -10,14 +10,11 @@ from ugm.identity import canonical_path
 from ugm.partition import ApplicationInfo
 from ugm.queues import QueueState
 from ugm.resources import Resource
-from ugm.server._yunikorn.applications import ACTIVE_STATES, application_dict
-from ugm.server._yunikorn.queues import QueueFormat
-from ugm.server._yunikorn.values import amounts
+from ugm.server._yunikorn.objects import ACTIVE_STATES, QueueFormat, amounts, application_dict
 from ugm.server.http.payloads import ApiError, require_found
 from ugm.server.interface.fields import Name, QueuePath, Text
-from ugm.server.interface.route import YUNIKORN_PREFIX, Routes
+from ugm.server.interface.route import YUNIKORN_PREFIX, Routes, ServedPartition
 from ugm.server.interface.schemas import Object, reference
-from ugm.server.interface.state import ServedPartition
 
 __all__ = ["ROUTES", "applications", "nodes", "placement_rules", "queues"]
 

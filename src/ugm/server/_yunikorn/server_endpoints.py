@@ -13,15 +13,13 @@ from msgspec import Meta
 import ugm
 import ugm.server._yunikorn.partition_endpoints as of_partition
 from ugm.partition import PartitionSnapshot
-from ugm.server._yunikorn.applications import state_name
 from ugm.server._yunikorn.configuration import config_json, config_yaml
 from ugm.server._yunikorn.events import event_dict
-from ugm.server._yunikorn.values import CLUSTER, amounts, nanoseconds, percentages
+from ugm.server._yunikorn.objects import CLUSTER, amounts, nanoseconds, percentages, state_name
 from ugm.server.http.payloads import Payload, json_payload
 from ugm.server.interface.fields import Number
-from ugm.server.interface.route import YUNIKORN_PREFIX, Call, Routes
+from ugm.server.interface.route import YUNIKORN_PREFIX, Call, Routes, ServedPartition, ServerState
 from ugm.server.interface.schemas import Object, reference
-from ugm.server.interface.state import ServedPartition, ServerState
 from ugm.server.views.server import validate as validated
 
 __all__ = ["ROUTES"]

@@ -1,22 +1,39 @@
-"""Access control: the token of each role of clients.
+"""Access control: the tokens of clients, and protection against requests that pages of other sites cause in a browser.
 
 A token gives exactly one role, so that a scheduler cannot replace the configuration and an operator's token need not be
 given to schedulers. An operator may replace the configuration, too. Reading needs no token.
+
+Any page can make a browser send requests to this server, even if the server runs on the machine of the reader. Three
+checks protect the partitions:
+
+- ``Host`` must name this server. A page of another site can let its own name resolve to this machine; the browser then
+  regards the responses as belonging to that site, but ``Host`` still contains the other name.
+- Requests that another site caused are refused, whether they read or write. Browsers declare them in
+  ``Sec-Fetch-Site`` and ``Origin``. Links to the page are allowed, because the other site cannot read the response.
+- A body must have the documented media type (see `ugm.server.http.requests`), which a form of another site cannot send.
+
+Other programs usually send only ``Host`` of these headers, so only the first check affects them.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
-from typing import Final, final
+import re
+from collections.abc import Callable, Iterable, Mapping
+from ipaddress import ip_address
+from typing import Final, NamedTuple, final
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ugm.errors import RequestError
 from ugm.partition.interface.operations import Role
-from ugm.server.http.payloads import ApiError
+from ugm.server.http.payloads import ApiError, internal_error
+from ugm.server.http.requests import error_response
 
-__all__ = ["Tokens"]
+__all__ = ["Hosts", "OriginGuard", "Tokens", "failure_response"]
 
 #: A shorter token could be guessed.
 _SHORTEST_TOKEN: Final = 16
@@ -74,3 +91,181 @@ def _require_length(argument: str, token: str) -> None:
     if len(token) < _SHORTEST_TOKEN:
         # The message must not contain the token, which is a secret even if it is too short.
         raise RequestError(argument, f"{len(token)} characters", f"expected at least {_SHORTEST_TOKEN} characters")
+
+
+#: Allows only resources of this server and no inline code, so that a name with markup cannot be executed.
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS: Final = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+#: A name or address, and a port.
+_AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+)(?::([0-9]{1,5}))?")
+_PORTS: Final = {"http": 80, "https": 443}
+#: The values of `Sec-Fetch-Site` for requests that the reader or the page of this server has caused.
+_OWN_SITES: Final = frozenset(("same-origin", "none"))
+
+
+class _Authority(NamedTuple):
+    """A host with a port; None is the default port of the scheme, or in a list of hosts any port."""
+
+    host: str
+    port: int | None
+
+
+def _parse(text: str) -> _Authority | None:
+    found = _AUTHORITY.fullmatch(text)
+    if found is None:
+        return None
+    host, port = found.group(1).strip("[]").rstrip(".").lower(), found.group(2)
+    return _Authority(_normalize(host), None if port is None else int(port))
+
+
+def _normalize(host: str) -> str:
+    """Return the canonical spelling of an address; a name is returned unchanged."""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+@final
+class Hosts:
+    """The host names for which a server accepts requests.
+
+    Loopback names (``localhost``, ``127.0.0.1``, ``::1``) are always accepted, with any port, because clients may
+    connect through a tunnel. The address at which the connection arrived is also accepted.
+
+    Args:
+        allowed: further names, each ``NAME`` or ``NAME:PORT``.
+
+    Raises:
+        RequestError: a name is not a valid host name.
+    """
+
+    def __init__(self, allowed: Iterable[str] = ()) -> None:
+        if isinstance(allowed, str):
+            raise RequestError("allowed_hosts", allowed, "expected a list of names, found one text")
+        self._allowed: Final = frozenset(_require_authority(name) for name in allowed)
+
+    def is_own(self, authority: _Authority, server: tuple[str, int | None] | None) -> bool:
+        """Return whether a ``Host`` names this server.
+
+        Args:
+            authority: the value of the header.
+            server: the address at which the connection arrived, if known.
+        """
+        host = authority.host
+        return (
+            _is_loopback(host) or self.is_allowed(authority) or (server is not None and _normalize(server[0]) == host)
+        )
+
+    def is_allowed(self, authority: _Authority) -> bool:
+        """Return whether a name is in the list of allowed names."""
+        return authority in self._allowed or authority._replace(port=None) in self._allowed
+
+
+def _require_authority(name: object) -> _Authority:
+    found = _parse(name) if isinstance(name, str) else None
+    if found is None:
+        raise RequestError("allowed_hosts", name, "expected NAME or NAME:PORT")
+    return found
+
+
+@final
+class OriginGuard:
+    """Middleware that refuses requests of other sites, and adds the security headers to all responses.
+
+    Args:
+        app: the wrapped application.
+        hosts: the accepted host names.
+        write_refusal: called with each refused request, and the code of its error.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Hosts, write_refusal: Callable[[Scope, str], None]) -> None:
+        self._app: Final = app
+        self._hosts: Final = hosts
+        self._write_refusal: Final = write_refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward a request, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        error = self._find_error(scope)
+        if error is not None:
+            self._write_refusal(scope, error.code)
+        app = self._app if error is None else error_response(error)
+        await app(scope, receive, send_with_headers)
+
+    def _find_error(self, scope: Scope) -> ApiError | None:
+        headers = _headers(scope)
+        hosts = headers.get("host", [])
+        authority = _parse(hosts[0]) if len(hosts) == 1 else None
+        if authority is None:
+            return ApiError(400, "host-invalid", "the request needs one header Host with the name of the server")
+        if not self._hosts.is_own(authority, scope.get("server")):
+            message = f"unknown host {authority.host[:100]!r}; the server can be started with it as an allowed host"
+            return ApiError(421, "host-unknown", message)
+        if self._is_foreign(headers, authority, scope["method"]):
+            return ApiError(403, "cross-origin", "the request was caused by a page of another site")
+        return None
+
+    def _is_foreign(self, headers: Mapping[str, list[str]], authority: _Authority, method: str) -> bool:
+        """Return whether the headers of a browser declare that a page of another site caused the request."""
+        origins = headers.get("origin", [])
+        if any(not self._is_own_origin(origin, authority) for origin in origins):
+            return True
+        sites = headers.get("sec-fetch-site", [])
+        return not _OWN_SITES.issuperset(sites) and not _is_link(headers, method)
+
+    def _is_own_origin(self, origin: str, authority: _Authority) -> bool:
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        own, default = _parse(parts.netloc), _PORTS.get(parts.scheme)
+        if own is None or default is None:
+            return False
+        is_same = own._replace(port=own.port or default) == authority._replace(port=authority.port or default)
+        # A proxy may change the Host. Then the name that the browser uses must be allowed.
+        return is_same or self._hosts.is_allowed(own)
+
+
+def _is_link(headers: Mapping[str, list[str]], method: str) -> bool:
+    """Return whether the reader followed a link, so that only the reader gets the response."""
+    is_page = headers.get("sec-fetch-mode") == ["navigate"] and headers.get("sec-fetch-dest") == ["document"]
+    return method == "GET" and is_page
+
+
+async def failure_response(_request: Request, _error: Exception) -> Response:
+    """Convert an unexpected exception to the form of all other errors; starlette raises it again for the log."""
+    response = error_response(internal_error())
+    # The exception has passed the middleware that adds them.
+    response.raw_headers.extend(_HEADERS)
+    return response
+
+
+def _headers(scope: Scope) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in scope["headers"]:
+        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1").strip())
+    return found

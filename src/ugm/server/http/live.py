@@ -1,4 +1,4 @@
-"""Live changes of a partition, computed once and sent to any number of clients as server-sent events.
+"""Live changes of a partition, computed once and sent to any number of clients as server-sent events over HTTP.
 
 The problem: 200 open pages that read 3,000 queues every second would leave no time for the scheduler.
 
@@ -19,16 +19,21 @@ import logging
 from collections.abc import AsyncIterator, Hashable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, final, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, final, get_args
+
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
 from ugm.errors import UgmError
-from ugm.server.http.payloads import json_payload
+from ugm.server.http.payloads import ApiError, Payload, json_payload, require_found
+from ugm.server.http.requests import error_response, parse_parameters
+from ugm.server.interface.route import Routes, ServedPartition
 from ugm.server.interface.schemas import Object
-from ugm.server.interface.state import ServedPartition
 from ugm.server.views.model_trees import trees_of
 from ugm.server.views.utilization import queue_rows
 
-__all__ = ["TOPICS", "LiveFeed", "LiveSubscription", "Topic"]
+__all__ = ["ROUTES", "TOPICS", "EventStreams", "LiveFeed", "LiveSubscription", "Topic"]
 
 Topic: TypeAlias = Literal["groups", "queues", "trees", "users"]
 _LOGGER: Final = logging.getLogger(__name__)
@@ -232,3 +237,67 @@ def _names(topic: Topic, keys: set[Any]) -> Object:
 def _message(event: str, data: object) -> bytes:
     """Encode a message as a server-sent event."""
     return b"event: " + event.encode() + b"\ndata: " + json_payload(data).content + b"\n\n"
+
+
+#: The number of streams of one server.
+_MOST_STREAMS: Final = 300
+#: Proxies must not collect events.
+_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+_EVENTS: Final = {
+    "type": "string",
+    "description": "Events ``state``, ``change``, ``idle`` and ``outage``, each with JSON data.",
+}
+
+ROUTES: Final = Routes()
+
+
+@ROUTES.get("/partition/{partition}/stream", media_types=("text/event-stream",))
+def stream(
+    _served: ServedPartition,
+    *,
+    topic: Annotated[list[Topic], Meta(max_length=len(TOPICS))] = [],  # noqa: B006 - not changed
+) -> Annotated[Payload, _EVENTS]:
+    """Return the changes of a partition as server-sent events, until the client disconnects."""
+    # It describes and validates the requests; `EventStreams` answers them.
+    raise NotImplementedError
+
+
+@final
+class EventStreams:
+    """The streams of one server.
+
+    Args:
+        partitions: the partitions by name.
+    """
+
+    def __init__(self, partitions: Mapping[str, ServedPartition]) -> None:
+        self._feeds: Final = {name: LiveFeed(served) for name, served in partitions.items()}
+
+    def close(self) -> None:
+        """End all streams, for example because the server stops."""
+        for feed in self._feeds.values():
+            feed.close()
+
+    async def endpoint(self, request: Request) -> Response:
+        """Send the changes of a partition until the client disconnects, reads too slowly, or the server stops."""
+        try:
+            feed = require_found("partition", request.path_params["partition"], self._feeds.get)
+            topics: frozenset[Topic] = frozenset(parse_parameters(request, ROUTES.found[0])["topic"] or TOPICS)
+        except ApiError as error:
+            return error_response(error)
+        if sum(map(len, self._feeds.values())) >= _MOST_STREAMS:
+            return error_response(ApiError(503, "busy", "too many streams are open"))
+        if request.method == "HEAD":
+            # The response to HEAD has no body, so it must end at once, without occupying a stream.
+            return Response(headers=_HEADERS, media_type="text/event-stream")
+        return StreamingResponse(_messages(feed, feed.subscribe(topics)), 200, _HEADERS, "text/event-stream")
+
+
+async def _messages(feed: LiveFeed, subscription: LiveSubscription) -> AsyncIterator[bytes]:
+    try:
+        # The first bytes tell a client that it is connected.
+        yield b":\n\n"
+        async for message in subscription.messages():
+            yield message
+    finally:
+        feed.unsubscribe(subscription)

@@ -26,9 +26,8 @@ from ugm.queues import Placement
 from ugm.resources import Resource
 from ugm.server.http.payloads import ApiError, plain
 from ugm.server.interface.fields import Duration, Name, Priority, QueuePath, RequestedQueue, Seconds, Tags, User
-from ugm.server.interface.route import Call, Route, Routes
+from ugm.server.interface.route import Call, Route, Routes, ServedPartition
 from ugm.server.interface.schemas import Object
-from ugm.server.interface.state import ServedPartition
 from ugm.service.protocol.values import ANNOTATIONS
 
 __all__ = ["NAMES", "ROUTES", "Grant"]

@@ -1,34 +1,91 @@
-"""Routes: a function with a decorator that names its method and path; everything else follows from its signature.
+"""Routes, and the state that they show: an endpoint is a function with a decorator that names its method and path.
 
-The first argument of the function is the partition of the path, or the state of the server; an argument ``call`` is the
-`Call`.
-The keyword arguments with the names of the variable parts of the path are these parts. Those named ``body`` (JSON) and
-``text`` (YAML) are the body. All others are parameters of the query; ``query`` is a class with all of them. The
-annotations are validated and described.
+Everything else follows from the signature of the function. Its first argument is the partition of the path, or the
+state of the server; an argument ``call`` is the `Call`. The keyword arguments with the names of the variable parts of
+the path are these parts. Those named ``body`` (JSON) and ``text`` (YAML) are the body. All others are parameters of the
+query; ``query`` is a class with all of them. The annotations are validated and described.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, final, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final, get_type_hints
 
 import msgspec
 
 from ugm.errors import UgmError
+from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.partition.interface.operations import Role
+from ugm.server.configurations import Configurations
+from ugm.server.history import History
 from ugm.server.http.audit import AuditLog
 from ugm.server.http.payloads import ApiError
+from ugm.store.reader import StoreLocation
 
-__all__ = ["PREFIX", "YUNIKORN_PREFIX", "Call", "Route", "Routes"]
+if TYPE_CHECKING:
+    # At run time it needs the extra of services.
+    from ugm.service.protocol.status import ServiceStatus
+
+__all__ = ["IDEMPOTENCY_KEY", "PREFIX", "YUNIKORN_PREFIX", "Call", "Route", "Routes", "ServedPartition", "ServerState"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPartition:
+    """A partition, with its history, store and service if it has them."""
+
+    name: str
+    partition: AbstractPartition
+    #: Returns the time in seconds since 1970.
+    now: Callable[[], float]
+    thresholds: ThresholdWatch
+    history: History | None
+    #: Returns the status of the service.
+    service: Callable[[], ServiceStatus] | None
+    store: StoreLocation | None
+
+    def submitted_at(self, application_id: str) -> float | None:
+        """Return when an application was submitted, in seconds since 1970; None if that is not known."""
+        return None if self.history is None else self.history.submitted_at(application_id)
+
+    def requested_at(self, allocation_id: str) -> float | None:
+        """Return when a pending allocation was requested, in seconds since 1970; None if that is not known."""
+        return None if self.history is None else self.history.requested_at(allocation_id)
+
+
+class ServerState(NamedTuple):
+    """The objects that the endpoints of one server use."""
+
+    #: By name.
+    partitions: Mapping[str, ServedPartition]
+    configurations: Configurations
+    #: Functions that return further state for JSON, either as plain values or as an object with `to_dict`; by name.
+    extra_states: Mapping[str, Callable[[], object]]
+    read_only: bool
+    #: When the server was created, in seconds since 1970.
+    started: float
+    #: The number of running applications in the last hour, with its time in seconds since 1970.
+    application_counts: deque[tuple[float, int]]
+
+    def count_applications(self) -> None:
+        """Note how many applications run now."""
+        snapshots = [served.partition.snapshot() for served in self.partitions.values()]
+        queues = (snapshot.queue() for snapshot in snapshots)
+        total = sum(queue.running_applications for queue in queues if queue is not None)
+        now = max((served.now() for served in self.partitions.values()), default=self.started)
+        self.application_counts.append((now, total))
+
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
 #: The prefix of the paths of this interface, and of those that respond in the format of Apache YuniKorn.
 PREFIX: Final = "/api/v1"
 YUNIKORN_PREFIX: Final = "/ws/v1"
+#: The header with the key of a change, so that a repeated request changes nothing.
+IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 
 
 @final

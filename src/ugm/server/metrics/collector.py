@@ -37,10 +37,8 @@ from ugm.partition import (
 )
 from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource, as_float
-from ugm.server.history import History
-from ugm.server.metrics.models import add_models
-from ugm.server.metrics.samples import MetricSamples
-from ugm.server.metrics.timing import DecisionTimes
+from ugm.server.history import DecisionTimes, History
+from ugm.server.metrics.samples import MetricSamples, add_models
 
 if TYPE_CHECKING:
     # At run time it needs the extra of services.

@@ -1,15 +1,27 @@
-"""The samples of one scrape, by metric of the table."""
+"""The samples of one scrape by metric of the table, and those of quota models.
+
+Quota models are elastic groups, nodes of quota trees, accounts of budgets, and shares of users.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from math import inf
+from typing import Any, Final, TypeAlias, final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from ugm._json_values import JsonMapping
+from ugm.budgets import AccountState
+from ugm.partition import ModelReport
+from ugm.resources import VCORE, as_float
+from ugm.server.explanations import shares_of
 from ugm.server.metrics.table import MetricKind, amount_unit, descriptions
+from ugm.server.views.model_trees import MEASURES, ModelTree, trees_of
+from ugm.server.views.models import accounts_of
 
-__all__ = ["MetricSamples"]
+__all__ = ["MetricSamples", "add_models"]
 
 _FAMILIES: Final[Mapping[MetricKind, Any]] = {
     MetricKind.GAUGE: GaugeMetricFamily,
@@ -75,3 +87,79 @@ class MetricSamples:
 def _text(name: str) -> str:
     """Return a name with escapes for text that is not valid UTF-8, which would make the whole scrape fail."""
     return name.encode(errors="backslashreplace").decode()
+
+
+#: Returns the names that have series of their own, for a kind of names and the share of each.
+_Select: TypeAlias = Callable[[tuple[str, ...], Mapping[str, float]], list[str]]
+#: The prefix of the metrics, and the label of a node, by kind of tree.
+_NAMES: Final[Mapping[str, tuple[str, str]]] = {
+    "elastic": ("ugm_elastic_group", "group"),
+    "quota": ("ugm_quota_node", "node"),
+}
+#: Separates the parts of the key of an account.
+_SEPARATOR: Final = "\0"
+
+
+def add_models(samples: MetricSamples, select: _Select, reports: tuple[ModelReport, ...], users: Iterable[str]) -> None:
+    """Add the samples of the quota models of one partition.
+
+    Args:
+        samples: receives the samples, with the label of the partition.
+        select: returns the nodes and accounts that have series of their own.
+        reports: the states of the quota models.
+        users: the users that have series of their own.
+    """
+    if reports:
+        samples.add("ugm_suspended_models", sum(report.is_suspended for report in reports))
+    for tree in trees_of(reports):
+        shares = tree.shares()
+        _add_tree(samples, tree, [node for node in select(("tree", tree.name), shares) if node in shares])
+    accounts = {_SEPARATOR.join((one.budget, one.scope, one.owner, one.resource)): one for one in accounts_of(reports)}
+    if accounts:
+        shares = {key: as_float(account.share) for key, account in accounts.items()}
+        for key in select(("budget",), shares):
+            if key in accounts:
+                _add_account(samples, accounts[key])
+    report = shares_of(reports)
+    if report is not None:
+        for one in report.state["users"]:
+            if one["user"] in users:
+                _add_user(samples, one)
+
+
+def _add_tree(samples: MetricSamples, tree: ModelTree, names: Iterable[str]) -> None:
+    """Add some nodes of a tree.
+
+    Clients choose the names of resources that they request, so only resources that a node limits have samples.
+    """
+    prefix, label = _NAMES[tree.kind]
+    for node in map(tree.nodes.__getitem__, names):
+        found = samples.of(tree=tree.name, **{label: node.name})
+        for measure in MEASURES[tree.kind]:
+            amounts = node.amounts[measure]
+            # A missing maximum is not 0.
+            has_zeros = measure != "max"
+            known = {name: amounts.get(name, 0) for name in tree.limited(node) if has_zeros or name in amounts}
+            found.add_amounts(f"{prefix}_{'usage' if measure == 'used' else measure}", known)
+        if tree.kind == "quota":
+            found.add(f"{prefix}_borrowers", tree.held_for_others.get(node.name, 0))
+
+
+def _add_account(samples: MetricSamples, account: AccountState) -> None:
+    found = samples.of(budget=account.budget, owner=account.owner, scope=account.scope, resource=account.resource)
+    unit = 1000 if account.resource == VCORE else 1
+    for name in ("limit", "settled", "committed", "remaining"):
+        found.add(f"ugm_budget_{name}_unit_seconds", as_float(Fraction(getattr(account, name)) / unit))
+
+
+def _add_user(samples: MetricSamples, user: JsonMapping) -> None:
+    found = samples.of(user=user["user"], account=user["path"].rpartition("/")[0])
+    found.add("ugm_fair_share_position", user["place"])
+    for name, field in (("usage_share", "used"), ("level", "level"), ("entitled_share", "share")):
+        if user[field] is not None:
+            found.add(f"ugm_fair_share_{name}", _number(user[field]))
+
+
+def _number(text: str) -> float:
+    """Return an exact number of a report as a float; levels may be infinite."""
+    return inf if "inf" in text else as_float(Fraction(text))

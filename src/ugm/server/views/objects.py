@@ -16,9 +16,8 @@ from ugm.partition.answers.reports import OwnedAllocation
 from ugm.resources import Resource
 from ugm.server.http.payloads import ApiError, require_found
 from ugm.server.interface.fields import Name, Number, Offset, PageSize, QueuePath, Text
-from ugm.server.interface.route import Routes
+from ugm.server.interface.route import Routes, ServedPartition
 from ugm.server.interface.schemas import Object
-from ugm.server.interface.state import ServedPartition
 from ugm.server.views.lists import contains, first_page
 from ugm.service.protocol.status import ServiceStatus
 

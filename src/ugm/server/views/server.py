@@ -12,12 +12,11 @@ from ugm._json_values import Json
 from ugm.config import dump_config, parse_config, review_config
 from ugm.partition import Changes, ConfigPlan
 from ugm.partition.interface.operations import Role
-from ugm.server.configuration.attempts import Actor, ConfigAttempt
+from ugm.server.configurations import Actor, ConfigAttempt
 from ugm.server.http.payloads import Payload, problem_to_dict, require_found
 from ugm.server.interface.fields import Confirmation, Name
-from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.route import Call, Routes, ServedPartition, ServerState
 from ugm.server.interface.schemas import Object, with_text
-from ugm.server.interface.state import ServedPartition, ServerState
 from ugm.server.views.objects import PartitionSummary, partition
 
 __all__ = ["ROUTES", "validate"]

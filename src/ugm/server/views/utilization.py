@@ -14,9 +14,8 @@ from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server.http.payloads import plain, require_found
 from ugm.server.interface.fields import Name, Offset, PageSize, QueuePath, Text
-from ugm.server.interface.route import Routes
+from ugm.server.interface.route import Routes, ServedPartition
 from ugm.server.interface.schemas import Object
-from ugm.server.interface.state import ServedPartition
 from ugm.server.views.lists import natural_key
 
 __all__ = ["ROUTES", "queue_rows"]

@@ -14,9 +14,8 @@ from ugm.identity import is_below
 from ugm.partition import AllocationRequest, Turn
 from ugm.resources import Resource, sum_of
 from ugm.server.interface.fields import Name, Offset, PageSize, QueuePath, Text
-from ugm.server.interface.route import Routes
+from ugm.server.interface.route import Routes, ServedPartition
 from ugm.server.interface.schemas import Object, ViolationWithHolders
-from ugm.server.interface.state import ServedPartition
 from ugm.server.views.lists import contains, natural_key
 
 __all__ = ["ROUTES"]

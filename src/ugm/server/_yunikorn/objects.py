@@ -1,17 +1,102 @@
-"""Queues in the format of Apache YuniKorn: the class ``PartitionQueueDAOInfo``."""
+"""Queues, applications, allocations and pending requests in the format of Apache YuniKorn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ugm.configuration import ChildTemplate, QueueConfig
 from ugm.ordering.sort_settings import QueueSettings
-from ugm.partition import PartitionSnapshot
+from ugm.partition import Allocation, AllocationState, ApplicationInfo, PartitionSnapshot
 from ugm.queues import QueueState
-from ugm.server._yunikorn.values import amounts, percentages
+from ugm.resources import Resource, sum_of
 
-__all__ = ["QueueFormat"]
+__all__ = [
+    "ACTIVE_STATES",
+    "CLUSTER",
+    "QueueFormat",
+    "amounts",
+    "application_dict",
+    "nanoseconds",
+    "percentages",
+    "state_name",
+]
+
+#: The name of the cluster in responses.
+CLUSTER: Final = "ugm"
+_NANO: Final = 1_000_000_000
+
+
+def amounts(resource: Mapping[str, int] | None) -> dict[str, int]:
+    """Return amounts in base units; no amounts if there is no limit."""
+    return dict(sorted((resource or {}).items()))
+
+
+def percentages(maximum: Resource | None, usage: Resource) -> dict[str, int]:
+    """Return the used percentage of every limited resource, rounded down; 100 if 0 is the limit and it is exceeded."""
+    return {
+        name: usage.get(name, 0) * 100 // most if most else 100 * (usage.get(name, 0) > 0)
+        for name, most in amounts(maximum).items()
+    }
+
+
+def nanoseconds(seconds: float) -> int:
+    """Return a time in seconds since 1970 in nanoseconds."""
+    return int(seconds * _NANO)
+
+
+#: The states of applications that have not ended, as YuniKorn names them in queries.
+ACTIVE_STATES: Final = ("new", "accepted", "running", "completing", "failing", "resuming")
+
+
+def state_name(info: ApplicationInfo) -> str:
+    """Return the state of an application as YuniKorn writes it."""
+    return info.state.value.capitalize()
+
+
+def application_dict(partition: str, info: ApplicationInfo, allocations: Sequence[Allocation]) -> dict[str, object]:
+    """Return an application for JSON: the class ``ApplicationDAOInfo``.
+
+    Args:
+        partition: the name of the partition.
+        info: the application.
+        allocations: its allocations, including pending ones.
+    """
+    pending = [one for one in allocations if one.state is AllocationState.PENDING]
+    granted = [one for one in allocations if one.state is not AllocationState.PENDING]
+    return {
+        "applicationID": info.application_id,
+        "partition": partition,
+        "queueName": info.queue_path,
+        "applicationState": state_name(info),
+        "user": info.user.name,
+        "groups": list(info.user.groups),
+        "usedResource": amounts(sum_of(one.usage for one in granted)),
+        "pendingResource": amounts(sum_of(one.usage for one in pending)),
+        "requests": [_request_dict(one) for one in pending],
+        "allocations": [_allocation_dict(one) for one in granted],
+        "maxRequestPriority": max((one.priority for one in pending), default=0),
+        "hasReserved": False,
+    }
+
+
+def _request_dict(allocation: Allocation) -> dict[str, object]:
+    """Return a pending allocation for JSON: the class ``AllocationAskDAOInfo``."""
+    return {
+        "allocationKey": allocation.allocation_id,
+        "applicationId": allocation.application_id,
+        "resource": amounts(allocation.usage),
+        "priority": str(allocation.priority),
+        "placeholder": allocation.placeholder,
+        "originator": False,
+    }
+
+
+def _allocation_dict(allocation: Allocation) -> dict[str, object]:
+    """Return a granted allocation for JSON: the class ``AllocationDAOInfo``."""
+    preempted = allocation.state is AllocationState.TERMINATING
+    return {**_request_dict(allocation), "nodeId": allocation.node or "", "preempted": preempted}
+
 
 _PREEMPTION: Final = "preemption.policy"
 _DELAY: Final = "preemption.delay"

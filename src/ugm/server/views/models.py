@@ -1,0 +1,215 @@
+"""Endpoints for quota models: the accounts of budgets and their changes, shares of users, and crossed thresholds."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from heapq import nsmallest
+from math import inf
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict
+
+from msgspec import Meta, Struct, structs
+
+from ugm.budgets import AccountState, BudgetChange, BudgetChangeKind
+from ugm.fairness.model import explain_shares
+from ugm.fairness.rank import RankExplanation
+from ugm.partition import ModelReport, ThresholdCrossed, ThresholdWatch
+from ugm.partition.interface.operations import Role
+from ugm.resources import Resource, as_float
+from ugm.server.explanations import shares_of
+from ugm.server.interface.fields import Name, Offset, PageSize, Text
+from ugm.server.interface.route import Call, Routes, ServedPartition
+from ugm.server.interface.schemas import Object
+from ugm.server.views.lists import contains, natural_key
+
+__all__ = ["ROUTES", "accounts_of", "logged_update"]
+
+ROUTES: Final = Routes()
+#: The name of the class of quota models with accounts.
+_MODEL: Final = "Budgets"
+_Sort: TypeAlias = Literal["exhausted", "name", "remaining", "share"]
+
+#: The value by which accounts are sorted, the smallest first.
+_RANKS: Final[Mapping[str, Callable[[AccountState], Any]]] = {
+    "exhausted": lambda account: inf if account.exhausted is None else account.exhausted,
+    "name": lambda _: 0,
+    "remaining": lambda account: account.remaining,
+    "share": lambda account: -account.share,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetAccounts:
+    """A page of accounts."""
+
+    #: The second of the amounts; None if there are no accounts.
+    now: int | None
+    total: int
+    accounts: list[Annotated[Object, AccountState]]
+
+
+@ROUTES.get("/partition/{partition}/budgets")
+def budgets(
+    served: ServedPartition,
+    *,
+    search: Text = "",
+    offset: Offset = 0,
+    limit: PageSize = 100,
+    budget: Name = "",
+    owner: Name = "",
+    sort: _Sort = "share",
+) -> BudgetAccounts:
+    """List the accounts of budgets, those with the largest used part of their limit first, or in another order."""
+    reports, rank = served.partition.model_reports(), _RANKS[sort]
+    found = [
+        one
+        for one in accounts_of(reports)
+        if budget in ("", one.budget) and owner in ("", one.owner) and contains(search, (one.budget, one.owner))
+    ]
+    names = ((natural_key(one.budget), natural_key(one.owner), one.resource) for one in found)
+    ranked = ((rank(one), name, number) for number, (one, name) in enumerate(zip(found, names, strict=True)))
+    page = nsmallest(offset + limit, ranked)[offset:]
+    rows = ({**found[at].to_dict(), "share": as_float(found[at].share)} for *_, at in page)
+    return BudgetAccounts(max((one.state["now"] for one in _with_accounts(reports)), default=None), len(found), [*rows])
+
+
+def accounts_of(reports: Iterable[ModelReport]) -> list[AccountState]:
+    """Return the accounts in the reports of quota models."""
+    return [AccountState.from_dict(one) for report in _with_accounts(reports) for one in report.state["accounts"]]
+
+
+def _with_accounts(reports: Iterable[ModelReport]) -> list[ModelReport]:
+    return [report for report in reports if report.model == _MODEL and not report.is_suspended]
+
+
+class Change(Struct, forbid_unknown_fields=True):
+    """The change of a budget; see `ugm.budgets.BudgetChange`. A reason is required."""
+
+    kind: BudgetChangeKind
+    budget: Name
+    amounts: Resource
+    reason: Annotated[str, Meta(min_length=1, max_length=1000)]
+    owner: Name = ""
+    recipient: Name = ""
+    recipient_owner: Name = ""
+    change_id: Name = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetChanged:
+    """The answer to a change of a budget: whether it was made now; False if it was made before."""
+
+    changed: bool
+
+
+@ROUTES.post("/partition/{partition}/change_budget", role=Role.OPERATOR)
+def change_budget(served: ServedPartition, call: Call, *, body: Change) -> BudgetChanged:
+    """Set the amounts of a budget, refill an account, or transfer what remains to another, with a reason."""
+    target = f"{served.name}: {body.kind} {body.budget}: {body.reason}"
+    with call.operation("change_budget", target):
+        is_new = served.partition.change_budget(BudgetChange(**structs.asdict(body)).checked())
+        call.outcome = "ok" if is_new else "repeated"
+    return BudgetChanged(is_new)
+
+
+_LOGGER: Final = logging.getLogger(__name__)
+#: The maximum number of crossings that are logged one by one when a server starts.
+_MOST_LINES: Final = 10
+
+
+class ComparedNode(TypedDict):
+    """An account; exact numbers are texts."""
+
+    path: str
+    level: str
+    share: str | None
+    used: str
+    usage: str
+
+
+class RankedUser(ComparedNode):
+    """A user."""
+
+    user: str
+    place: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """A page of users, and their accounts."""
+
+    #: None if the partition has no fair shares.
+    as_of: int | None
+    total: int
+    users: list[Annotated[Object, RankedUser]]
+    accounts: list[Annotated[Object, ComparedNode]]
+    explanation: Annotated[Object, RankExplanation] | None
+
+
+@ROUTES.get("/partition/{partition}/shares")
+def shares(
+    served: ServedPartition,
+    *,
+    search: Text = "",
+    offset: Offset = 0,
+    limit: PageSize = 100,
+    first: Name = "",
+    second: Name = "",
+) -> Shares:
+    """List the users by their shares, the best first, with their accounts, and explain the order of two users."""
+    report = shares_of(served.partition.model_reports())
+    if report is None or report.definition is None:
+        return Shares(None, 0, [], [], None)
+    users = [user for user in report.state["users"] if search.lower() in user["path"].lower()]
+    listed = users[offset : offset + limit]
+    # The accounts that contain some of the users.
+    accounts = [one for one in report.state["accounts"] if any(f"{one['path']}/" in user["path"] for user in listed)]
+    explanation = explain_shares(report.definition, report.state, first, second).to_dict() if first and second else None
+    return Shares(report.state["as_of"], len(users), listed, accounts, explanation)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """A page of crossed thresholds, and all thresholds in percent."""
+
+    shares: tuple[int, ...]
+    total: int
+    crossed: list[ThresholdCrossed]
+
+
+@ROUTES.get("/partition/{partition}/thresholds")
+def thresholds(
+    served: ServedPartition,
+    *,
+    search: Text = "",
+    offset: Offset = 0,
+    limit: PageSize = 100,
+    kind: Literal["", "budget", "elastic group", "group", "queue", "quota node", "user"] = "",
+) -> Thresholds:
+    """List the thresholds that usage is above, those with the largest used part of their limit first."""
+    watch = served.thresholds
+    found = [one for one in watch.crossed if search.lower() in one.name.lower() and kind in ("", one.kind)]
+    found.sort(key=lambda one: (-one.share, one.kind, one.name, one.place, one.resource or "", -one.threshold))
+    return Thresholds(watch.shares, len(found), found[offset : offset + limit])
+
+
+def logged_update(name: str, watch: ThresholdWatch) -> Callable[[], None]:
+    """Return a function that evaluates the thresholds of a partition, and logs each crossing."""
+    is_first = True
+
+    def update() -> None:
+        nonlocal is_first
+        found, was_first = watch.update(), is_first
+        is_first = False
+        if was_first and len(found) > _MOST_LINES:
+            # The first update reports the state, and not changes.
+            kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(Counter(one.kind for one in found).items()))
+            _LOGGER.warning("partition %s: %d thresholds are crossed at the start: %s", name, len(found), kinds)
+            return
+        for crossing in found:
+            _LOGGER.log(logging.WARNING if crossing.rising else logging.INFO, "partition %s: %s", name, crossing)
+
+    return update
