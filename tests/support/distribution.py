@@ -29,7 +29,7 @@ __all__ = [
 
 
 #: The modules that use `support.grid_replay`.
-_REPLAYS: Final = frozenset(("tests/docs/test_examples.py", "tests/docs/test_images.py", "tests/unit/cli/test_html.py"))
+_REPLAYS: Final = frozenset(("tests/docs/test_examples.py", "tests/docs/test_images.py"))
 
 
 def share_compiled_modules() -> None:

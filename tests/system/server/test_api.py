@@ -78,14 +78,6 @@ def test_with_whatever_the_description_allows(case: schemathesis.Case[Any]) -> N
     case.call_and_validate(headers=HEADERS.get((case.method, case.path), TOKEN))
 
 
-@pytest.mark.deep
-@API.parametrize()
-@settings(max_examples=300)
-def test_with_much_more(case: schemathesis.Case[Any]) -> None:
-    """The same, with many more requests."""
-    case.call_and_validate(headers=HEADERS.get((case.method, case.path), TOKEN))
-
-
 def test_every_route_is_described_and_every_description_is_a_route() -> None:
     """The description has exactly the methods and paths that the server routes."""
     app, found = served(), set()

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import urlencode
-from urllib.request import urlopen
+from typing import Final
 
 import pytest
 from starlette.testclient import TestClient
 
 from support.lending import TAGS, lending_models
 from support.places import EXAMPLES
-from support.server_fixtures import STATUS, running
+from support.server_fixtures import STATUS
 from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
 from ugm.budgets import Budget, Budgets, Period
 from ugm.partition import ThresholdWatch
 from ugm.server import DecisionTimes, History, PartitionCollector, create_app
 from ugm.server.metrics.collector import exposition
 from ugm.server.metrics.table import descriptions
-from ugm.server.serving import listen
 
 pytestmark = pytest.mark.ci
 
@@ -48,8 +42,6 @@ partitions:
   - {limit: all, users: ["*"], maxresources: {vcore: 6, memory: 8, gpu: 2}, maxapplications: 4}
   - {limit: team, groups: [team], maxresources: {vcore: 6, memory: 8, gpu: 2}, maxapplications: 4}
 """
-#: The values of the variables of the dashboard.
-VARIABLES: Final = {"$partition": ".*", "$queue": ".*", "$__rate_interval": "1m"}
 DASHBOARD: Final = json.loads((EXAMPLES / "monitoring" / "grafana-dashboard.json").read_text())
 QUERIES: Final = [
     (panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for target in panel.get("targets", ())
@@ -105,32 +97,28 @@ def promtool(*arguments: str, text: str = "") -> None:
     assert (result.returncode, result.stderr.strip()) == (0, ""), result.stdout + result.stderr
 
 
-def selected(query: str) -> str:
-    """Return a query of the dashboard with the values of its variables."""
-    for name, value in VARIABLES.items():
-        query = query.replace(name, value)
-    return query
-
-
 def test_promtool_accepts_the_metrics() -> None:
-    """Names, kinds, units and descriptions follow the conventions of Prometheus, also those of the server."""
+    """Names, kinds, units and descriptions follow the conventions of Prometheus, also those of the server.
+
+    Every metric has a value here, and those of the dashboard and of the alerts exist.
+    """
     world = World()
     world.work()
     text = TestClient(create_app({"default": world.partition}, metrics=world.exposition)).get("/metrics").text
 
     promtool("check", "metrics", text=text)
-    missing = {name.removesuffix("_total") for name in descriptions()} - {
-        line.split()[2].removesuffix("_total") for line in text.splitlines() if line.startswith("# TYPE")
+    families = {line.split()[2].removesuffix("_total") for line in text.splitlines() if line.startswith("# TYPE")}
+    # The groups and nodes limit only cores here.
+    unused = {
+        name
+        for name in (described.removesuffix("_total") for described in descriptions())
+        if name.startswith(("ugm_elastic_group_", "ugm_quota_node_")) and name.endswith(("_bytes", "_units"))
     }
-    assert missing == UNUSED
-
-
-#: The units that amounts of the models do not have here: the groups and nodes limit only cores.
-UNUSED: Final = {
-    name
-    for name in descriptions()
-    if name.startswith(("ugm_elastic_group_", "ugm_quota_node_")) and name.endswith(("_bytes", "_units"))
-}
+    assert {name.removesuffix("_total") for name in descriptions()} - families == unused
+    samples = {line.partition("{")[0].partition(" ")[0] for line in text.splitlines() if not line.startswith("#")}
+    alerts = (EXAMPLES / "monitoring" / "prometheus-alerts.yaml").read_text()
+    used = re.findall(r"\bugm_\w+", " ".join([alerts, *(query for _, query in QUERIES)]))
+    assert set(used) - samples - unused == set()
 
 
 def test_promtool_accepts_rules_and_configuration() -> None:
@@ -142,78 +130,14 @@ def test_promtool_accepts_rules_and_configuration() -> None:
 
 
 def test_promtool_accepts_the_queries_of_the_dashboard(tmp_path: Path) -> None:
-    """Every query of the dashboard is a valid expression."""
-    rules = [{"record": f"query:{number}", "expr": selected(query)} for number, (_, query) in enumerate(QUERIES)]
+    """Every query of the dashboard is a valid expression, with any values of its variables."""
+    variables = {"$partition": ".*", "$queue": ".*", "$__rate_interval": "1m"}
+    rules = []
+    for number, (_, query) in enumerate(QUERIES):
+        for name, value in variables.items():
+            query = query.replace(name, value)  # noqa: PLW2901 - with all of them
+        rules.append({"record": f"query:{number}", "expr": query})
     file = tmp_path / "queries.json"
     file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
 
     promtool("check", "rules", str(file))
-
-
-@contextmanager
-def prometheus(folder: Path, targets: list[int]) -> Iterator[str]:
-    """Run Prometheus with the alert rules, and yield its address."""
-    with listen("127.0.0.1", 0) as reserved:
-        port = reserved.getsockname()[1]
-    rules = EXAMPLES / "monitoring" / "prometheus-alerts.yaml"
-    jobs = [{"job_name": "ugm", "static_configs": [{"targets": [f"127.0.0.1:{target}" for target in targets]}]}]
-    settings = {"global": {"scrape_interval": "500ms", "evaluation_interval": "500ms"}}
-    file = folder / "prometheus.json"
-    file.write_text(json.dumps({**settings, "rule_files": [str(rules)], "scrape_configs": jobs}))
-    arguments = [
-        f"--config.file={file}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--log.level=error",
-    ]
-    with subprocess.Popen([program("prometheus"), *arguments]) as process:  # noqa: S603 - of the tests
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-
-
-def results(address: str, path: str, **query: str) -> Any:  # noqa: ANN401 - JSON
-    """Return the data of an answer of Prometheus; None while it does not answer."""
-    try:
-        with urlopen(f"{address}/api/v1/{path}?{urlencode(query)}") as answer:  # noqa: S310 - our own server
-            return json.load(answer)["data"]
-    except OSError:
-        return None
-
-
-def test_every_query_returns_data(tmp_path: Path) -> None:
-    """Prometheus scrapes a server, and every query of the dashboard and every metric of an alert has data."""
-    world, ended = World(), threading.Event()
-
-    def work() -> None:
-        while not ended.wait(0.05):
-            world.work()
-
-    worker = threading.Thread(target=work)
-    with running(create_app({"default": world.partition}, metrics=world.exposition)) as port:
-        worker.start()
-        try:
-            with prometheus(tmp_path, [port]) as address:
-                empty = _empty_queries(address)
-                alerts = results(address, "rules")
-        finally:
-            ended.set()
-            worker.join()
-
-    assert empty == []
-    rules = alerts["groups"][0]["rules"]
-    assert {rule["health"] for rule in rules} == {"ok"}
-
-
-def _empty_queries(address: str) -> list[tuple[str, str]]:
-    """Return the queries without data, when all have data or after half a minute."""
-    left = [query for query in QUERIES if not selected(query[1]).startswith(tuple(UNUSED))]
-    for _ in range(60):
-        left = [
-            query for query in left if not (results(address, "query", query=selected(query[1])) or {}).get("result")
-        ]
-        if not left:
-            break
-        time.sleep(0.5)
-    return left

@@ -13,7 +13,6 @@ import pytest
 
 from support.server_fixtures import PREFIX, busy, client, running, served
 from ugm import Resource, UserGroup
-from ugm.partition import AbstractPartition
 from ugm.server.http.live import LiveSubscription
 
 pytestmark = pytest.mark.ci
@@ -62,44 +61,30 @@ def flat(queue: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_state_and_changes() -> None:
-    """The state has the rows of the queue tree, and applying the changes gives those of the tree after them."""
+    """The state has the rows of the queue tree, and applying the changes gives those of the tree after them.
+
+    A queue that is gone is sent as null. A client that listens to users gets the names of changed users, and no queues.
+    """
     partition = busy()
-    with running(served(partition)) as port, stream(port) as found:
+    with running(served(partition)) as port, stream(port) as found, stream(port, "?topic=users") as users:
         name, state = next(found)
+        _, users_state = next(users)
         before = dict(flat(client(partition).get(f"{PREFIX}/queues").json()))
         partition.submit("new", UserGroup("ana"), "root.fresh")
         partition.allocate("more", "app", Resource(memory=1))
         _, change = next(event for event in found if event[0] == "change" and "root.fresh" in event[1]["queues"])
         after = dict(flat(client(partition).get(f"{PREFIX}/queues").json()))
+        _, changed = next(event for event in users if event[0] == "change")
+        partition.remove("new")
+        _, removal = next(event for event in found if event[0] == "change" and "root.fresh" in event[1]["queues"])
 
     assert (name, state["queues"]) == ("state", before)
     assert change["version"] > state["version"]
     assert {**state["queues"], **change["queues"]} == after
-
-
-def test_only_requested_topics() -> None:
-    """A client that listens to users gets the names of changed users, and no queues."""
-    partition = busy()
-    with running(served(partition)) as port, stream(port, "?topic=users") as found:
-        _, state = next(found)
-        partition.allocate("more", "app", Resource(memory=1))
-        _, change = next(event for event in found if event[0] == "change")
-
-    assert state.keys() == {"version", "at"}
-    assert change["users"] == {"changed": 1, "names": ["sue"]}
-    assert "queues" not in change
-
-
-def test_a_removed_queue_is_null() -> None:
-    """A queue that is gone is sent as null."""
-    partition = busy()
-    partition.submit("new", UserGroup("ana"), "root.fresh")
-    with running(served(partition)) as port, stream(port) as found:
-        next(found)
-        partition.remove("new")
-        _, change = next(event for event in found if event[0] == "change" and "root.fresh" in event[1]["queues"])
-
-    assert change["queues"]["root.fresh"] is None
+    assert removal["queues"]["root.fresh"] is None
+    assert users_state.keys() == {"version", "at"}
+    assert changed["users"] == {"changed": 1, "names": ["sue"]}
+    assert "queues" not in changed
 
 
 def test_an_idle_stream_says_so() -> None:
@@ -139,39 +124,16 @@ def test_invalid_requests(path: str, status: int, code: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
-def test_a_slow_reader_is_dropped() -> None:
-    """A client that leaves too many messages unread gets none of them, and its stream ends."""
+def test_subscriptions_end() -> None:
+    """A client that leaves too many messages unread gets none; at the end of the server, it gets the last ones."""
 
-    async def read() -> list[bytes]:
+    async def read(count: int) -> list[bytes]:
         subscription = LiveSubscription(frozenset(("queues",)))
-        for number in range(20):
+        for number in range(count):
             subscription.put(str(number).encode())
+        if count == 1:
+            subscription.close()
         return [message async for message in subscription.messages()]
 
-    assert asyncio.run(read()) == []
-
-
-def test_a_closed_subscription_ends() -> None:
-    """A client gets the messages from before the server stops, and then its stream ends."""
-
-    async def read() -> list[bytes]:
-        subscription = LiveSubscription(frozenset(("queues",)))
-        subscription.put(b"last")
-        subscription.close()
-        return [message async for message in subscription.messages()]
-
-    assert asyncio.run(read()) == [b"last"]
-
-
-def test_trees_over_a_limit_never_occur() -> None:
-    """While a scheduler never pauses, no state or change shows usage above a hard maximum."""
-    partition: AbstractPartition = busy()
-    with running(served(partition)) as port, stream(port, "?topic=queues") as found:
-        _, state = next(found)
-        for number in range(2000):
-            partition.allocate(f"x{number % 7}", "app", Resource(memory=1))
-            partition.release(f"x{number % 5}")
-        _, change = next(event for event in found if event[0] == "change")
-    rows = [row for one in (state, change) for row in one["queues"].values() if row]
-
-    assert all(row["usage"].get("memory", 0) <= (row["max_resources"] or {"memory": 10**9})["memory"] for row in rows)
+    assert asyncio.run(read(20)) == []
+    assert asyncio.run(read(1)) == [b"0"]

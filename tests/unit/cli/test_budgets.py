@@ -8,7 +8,6 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from support.server_fixtures import running, served
 from ugm import Resource, UserGroup
 from ugm.cli.commands import ugm
 from ugm.configuration import BudgetConfig, Extensions, PartitionConfig, QueueConfig
@@ -71,14 +70,6 @@ def test_the_table_has_hours(tmp_path: Path) -> None:
     assert lines[1].split()[:3] == ["each", "sue", "vcore"]
     assert lines[1].split()[4:9] == ["60%", "10.0", "0.0", "6.0", "4.0"]
     assert lines[1].split()[10] == "00:00"
-
-
-def test_a_server(tmp_path: Path) -> None:
-    """A running server answers the same."""
-    with spending(tmp_path / "j") as partition, running(served(partition)) as port:
-        found = json.loads(budgets(f"localhost:{port}", "--budget", "each", "--json"))["accounts"]
-        assert shown(found) == [("each", "sue", 0.6), ("each", "ben", 0.2)]
-        assert "sue" in budgets(f"localhost:{port}")
 
 
 def test_explain_with_a_duration(tmp_path: Path) -> None:

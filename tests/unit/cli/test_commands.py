@@ -137,17 +137,6 @@ def test_mapping_options() -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_cluster_option() -> None:
-    """The size of the cluster can be given, each resource by name, in the quantities of a configuration."""
-    Path("limits.yaml").write_text(CONFIG.replace("maxapplications: 1", "maxapplications: 9"))
-
-    figures = json.loads(simulate("--cluster", "vcore=1500m, memory=3Gi", "--json").stdout)
-
-    limits = {limit["resource"]: (limit["limit"], limit["delayed_jobs"]) for limit in figures["limits"]}
-    assert limits == {None: (9, 0), "vcore": (1500, 1), "memory": (3 * 2**30, 0)}
-
-
-@pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -185,14 +174,6 @@ def test_bad_workload() -> None:
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "jobs.swf:4: expected 18 fields, found 2\n"
-
-
-@pytest.mark.usefixtures("files")
-def test_validate() -> None:
-    """Configurations without problems print nothing but a count on the standard error."""
-    result = run("validate", "limits.yaml")
-
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "0 problems in 1 file\n")
 
 
 def problem_lines(text: str) -> list[str]:

@@ -14,30 +14,21 @@ TEXT = "partitions: [{ugm: {names: any}, queues: [{name: a}], limits: [{users: [
 
 
 def test_export(tmp_path: Path) -> None:
-    """The standard output is a file for the peer; what it lacks is listed in comments and on the standard error."""
+    """The output is a file for the peer; what it lacks is listed in comments, on the standard error or in JSON."""
     file = tmp_path / "queues.yaml"
     file.write_text(TEXT)
     result = CliRunner().invoke(ugm, ["export", str(file)])
-    left_out = "partitions[0].limits[0].users[1]: user '8-x' is left out: Apache YuniKorn does not accept the name"
+    path, message = (
+        "partitions[0].limits[0].users[1]",
+        "user '8-x' is left out: Apache YuniKorn does not accept the name",
+    )
 
     assert result.exit_code == 0
-    assert result.stdout.startswith(f"# {left_out}\npartitions:\n")
-    assert result.stderr == f"{file}: {left_out}\n"
+    assert result.stdout.startswith(f"# {path}: {message}\npartitions:\n")
+    assert result.stderr == f"{file}: {path}: {message}\n"
     assert parse_config(result.stdout).partition().limits[0].users == ("ana",)
     assert "ugm" not in result.stdout
-
-
-def test_export_as_json(tmp_path: Path) -> None:
-    """As JSON the text and the list are apart."""
-    file = tmp_path / "queues.yaml"
-    file.write_text(TEXT)
     said = json.loads(CliRunner().invoke(ugm, ["export", str(file), "--json"]).stdout)
-
     assert said["file"] == str(file)
     assert parse_config(said["yaml"]).partition().name == "default"
-    assert said["left_out"] == [
-        {
-            "path": "partitions[0].limits[0].users[1]",
-            "message": "user '8-x' is left out: Apache YuniKorn does not accept the name",
-        }
-    ]
+    assert said["left_out"] == [{"path": path, "message": message}]

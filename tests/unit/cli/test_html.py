@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
+from itertools import islice
 from xml.etree import ElementTree as ET
 
 import pytest
-from click.testing import CliRunner, Result
 
-from support.grid_replay import grid_replay
-from ugm import Resource, UserGroup, parse_config
-from ugm.cli import commands
+from support.places import EXAMPLES
+from ugm import Resource, UserGroup, load_config, parse_config
 from ugm.cli.report.page import page
 from ugm.cli.report.plots import Mark, TimeAxis, usage
-from ugm.simulation import Envelope, Job, Recorder, simulate
+from ugm.simulation import Envelope, Job, JobMapping, Recorder, read_swf, simulate
 
 #: What a page may not hold: whatever makes a browser fetch or run something.
 FORBIDDEN = re.compile(r"<(script|link|img|iframe|object|base|form)\b|\b(src|srcset|xlink:href)=|@import|url\(|https?:")
@@ -52,8 +49,10 @@ def text_of(node: ET.Element) -> str:
 
 @cache
 def grid_page() -> str:
-    """Return the page of the bundled workload."""
-    return page(*grid_replay(), title="grid")
+    """Return the page of the first jobs of the bundled workload."""
+    recorder, config = Recorder(), load_config(EXAMPLES / "grid.yaml").partition()
+    jobs = islice(JobMapping().jobs(read_swf(EXAMPLES / "grid.swf.gz")), 1000)
+    return page(simulate(jobs, config, recorder=recorder), recorder, title="grid")
 
 
 def test_self_contained() -> None:
@@ -117,22 +116,3 @@ def test_time_axis(origin: int, width: int, columns: int, texts: list[str]) -> N
     root = ET.fromstring(usage(series, mark=Mark(1, "1", "peak"), axis=TimeAxis(origin), label="a"))  # noqa: S314 - ours
 
     assert [span.text for span in root.iterfind(".//div[@class='time']/span")] == texts
-
-
-@pytest.fixture(name="command")
-def _command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    monkeypatch.chdir(tmp_path)
-    Path("limits.yaml").write_text("partitions: [{name: default, queues: [{name: site3, maxapplications: 1}]}]")
-    Path("jobs.swf").write_text("1 0 -1 100 1 -1 -1 1 100 -1 1 1 2 -1 -1 3 -1 -1\n")
-    arguments = ["simulate", "jobs.swf", "--config", "limits.yaml"]
-    return lambda *options: CliRunner().invoke(commands.ugm, [*arguments, *options])
-
-
-def test_command(command: Callable[..., Result]) -> None:
-    """The page is written in addition to the printed report, and replaces an existing file."""
-    Path("report.html").write_text("old")
-    result = command("--html", "report.html")
-
-    assert result.exit_code == 0
-    assert result.stdout.startswith("\njobs.swf under limits.yaml\n")
-    assert Path("report.html").read_bytes().startswith(b"<!doctype html>\n<html lang=")

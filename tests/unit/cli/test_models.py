@@ -19,11 +19,6 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(ugm, arguments)
 
 
-def test_validate() -> None:
-    """The example with two included files has no problems."""
-    assert run("validate", MODELS).exit_code == 0
-
-
 def test_explain() -> None:
     """An explanation has the limits of the models; a tag selects the elastic group."""
     options = ("explain", MODELS, "--user", "ana", "--queue", "root.web", "--usage", "vcore=20", "--json")
@@ -60,24 +55,3 @@ def test_export() -> None:
         "partitions[0].ugm.resources",
         "partitions[0].ugm.quotatrees[0]",
     ]
-
-
-def test_simulate(tmp_path: Path) -> None:
-    """A replay uses the models: the jobs of a queue wait for its elastic group."""
-    jobs = "".join(f"{number} 0 -1 100 8 -1 -1 8 100 -1 1 1 1 -1 1 -1 -1 -1\n" for number in (1, 2))
-    (tmp_path / "jobs.swf").write_text(jobs, encoding="utf-8")
-    text = """partitions:
-- queues: [{name: queue1}]
-  ugm:
-    elastic:
-      total: {vcore: 8}
-      groups: [{name: queue1, max: {vcore: 8}}]
-      groupby: [{source: queue}]
-"""
-    (tmp_path / "queues.yaml").write_text(text, encoding="utf-8")
-
-    options = ("--config", str(tmp_path / "queues.yaml"), "--queue-levels", "queue", "--memory", "0", "--json")
-    result = run("simulate", str(tmp_path / "jobs.swf"), *options)
-
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["jobs"]["started"] == 2

@@ -61,13 +61,6 @@ def test_explain_a_denial(url: str) -> None:
     assert ["queue", "root.a", "memory", "6", "9"] in lines
 
 
-def test_explain_an_application(url: str) -> None:
-    """What an application would be granted succeeds."""
-    result = run("explain", url, "--application", "app", "--usage", "memory=2")
-
-    assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["queue root.a", "allowed"])
-
-
 def test_explain_as_json(url: str) -> None:
     """As JSON it is what the server says."""
     result = run("explain", url, "--application", "app", "--usage", "memory=3", "--json")
@@ -125,21 +118,6 @@ def test_explain_misused(arguments: list[str], status: int, text: str, url: str,
     assert result.exit_code == status
     assert text in result.stderr
     assert result.stdout == ""
-
-
-def test_serve(file: Path) -> None:
-    """The server prints its address, serves metrics and a page, and ends on a signal."""
-    arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", "--json", "--metrics"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own program
-        assert process.stdout is not None
-        printed = json.loads(process.stdout.readline())
-        answers = [urllib.request.urlopen(printed["url"] + path).status for path in ("/", "/metrics", "/api/v1/health")]  # noqa: S310 - our own server
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-
-    assert answers == [200, 200, 200]
-    assert (printed["writable"], printed["config"]) == (False, str(file))
 
 
 @pytest.mark.parametrize(
@@ -202,20 +180,25 @@ def test_serve_with_a_token(file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     }
 
 
-def test_serve_stops_its_service(file: Path, tmp_path: Path) -> None:
-    """On SIGTERM the service ends like on `Service.stop`, which removes its socket and closes the store."""
-    service = ["--listen", f"unix:{tmp_path}/socket", "--store", f"{tmp_path}/j", "--partition", "default"]
-    arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", *service]
+def test_serve(file: Path, tmp_path: Path) -> None:
+    """The server prints its address, and serves metrics and a page.
+
+    On SIGTERM the service ends like on `Service.stop`, which removes its socket and closes the store.
+    """
+    options = ["--listen", f"unix:{tmp_path}/socket", "--store", f"{tmp_path}/j", "--partition", "default"]
+    arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", "--json", "--metrics", *options]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own program
         assert process.stdout is not None
-        process.stdout.readline()
+        printed = json.loads(process.stdout.readline())
+        answers = [urllib.request.urlopen(printed["url"] + path).status for path in ("/", "/metrics", "/api/v1/health")]  # noqa: S310 - our own server
         before = {path.name for path in tmp_path.iterdir()}
         process.send_signal(signal.SIGTERM)
         status = process.wait(60)
 
     after = {path.name for path in tmp_path.iterdir()}
-    assert status == 0
+    assert (status, answers) == (0, [200, 200, 200])
+    assert (printed["writable"], printed["config"]) == (False, str(file))
     assert {"socket", "j-wal"} <= before - after
 
 

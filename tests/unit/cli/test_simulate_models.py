@@ -57,13 +57,6 @@ def test_quotas_of_models() -> None:
     assert waits("--variant", "queue1=gpu:a100", "--variant", "queue2=gpu:v100") == [[0, 0, 96], [0, 0, 0], [0, 0, 96]]
 
 
-def test_terminal() -> None:
-    """The report names the models."""
-    text = simulate("--variant", "queue2=gpu:v100").stdout
-
-    assert "gpu:v100" in text
-
-
 def test_a_variant_needs_an_amount() -> None:
     """A variant of a resource that jobs do not request is an error."""
     result = simulate("--variant", "queue2=tpu:v4")

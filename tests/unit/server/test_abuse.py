@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from typing import Final
 
 import pytest
 from starlette.testclient import TestClient
 
 from support.partition_fixtures import changing_nothing
-from support.server_fixtures import NASTY, PREFIX, SECRET, TOKEN, YUNIKORN, busy, client, running, served
+from support.server_fixtures import PREFIX, SECRET, YUNIKORN, busy, client, running, served
 from ugm import Partition, RequestError, Resource, UserGroup
 from ugm.server.http.requests import RequestBounds
 
 #: Every test runs with partitions in memory and with clients of a service.
 pytestmark = pytest.mark.usefixtures("service")
 
-MEGABYTE: Final = b"x" * (1 << 20)
 HOST: Final = "Host: localhost\n"
 KIND: Final = "Content-Type: application/yaml\n"
 JSON: Final = {"content-type": "application/json"}
@@ -53,75 +51,44 @@ def test_slow_clients() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "reason"),
+    ("body", "code", "reason"),
     [
-        (b"{", "Input data was truncated"),
-        (b"[" * 100_000, "nested too deeply"),
-        (b"\xff", "the body is not UTF-8"),
-        (b'{"a": NaN}', "invalid character"),
-        (b'{"a": 1, "a": 2}', "a name occurs twice in an object"),
-        (b'{"a": 1e999999999}', "expected"),
-        (b'{"a": 1e99999999999999999999}', "expected"),
-        (b'{"a": -0.1E-99999999999999999999}', "expected"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "limit"),
+        (b"{", "body-malformed", "Input data was truncated"),
+        (b"[" * 100_000, "body-malformed", "nested too deeply"),
+        (b"\xff", "body-malformed", "the body is not UTF-8"),
+        (b'{"a": NaN}', "body-malformed", "invalid character"),
+        (b'{"a": 1}', "body-invalid", "Object contains unknown field `a`"),
+        (b'{"a": 1e999999999}', "body-invalid", ""),
+        (b'{"a": -0.1E-99999999999999999999}', "body-invalid", ""),
+        (b'{"a": ' + b"9" * 5000 + b"}", "body-invalid", ""),
     ],
 )
-def test_malformed_json(body: bytes, reason: str) -> None:
+def test_malformed_json(body: bytes, code: str, reason: str) -> None:
     """Malformed or deeply nested JSON is refused at once."""
-    started = time.perf_counter()
     answer = client().post(f"{PREFIX}/check", content=body, headers=JSON)
 
-    assert answer.status_code == 400
-    assert answer.json()["code"] in {"body-malformed", "body-invalid"}
-    assert reason in answer.json()["detail"] or answer.json()["code"] == "body-invalid"
-    assert time.perf_counter() - started < 60
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert reason in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+def test_path_tricks() -> None:
+    """No path leads to a file outside of the page."""
+    paths = [
         "/../../../../etc/passwd",
         "/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
         "/..%2f..%2f__init__.py",
         "/%2fetc%2fpasswd",
         "/page/../../__init__.py",
-        "/%00",
         "/a%00b",
         "/" + "a" * 5000,
         "/api/v1/partition/..%2f..%2fdefault/queues",
         "/api/v1/partition/default/../../../etc/passwd",
-    ],
-)
-def test_path_tricks(path: str) -> None:
-    """No path leads to a file outside of the page."""
+    ]
     with running(served()) as port:
-        answer = exchange(port, f"GET {path} HTTP/1.1\nHost: localhost\nConnection: close\n\n")
+        answers = [exchange(port, f"GET {path} HTTP/1.1\nHost: localhost\nConnection: close\n\n") for path in paths]
 
-    assert answer.startswith(b"HTTP/1.1 404 ")
-    assert b"root:" not in answer
-
-
-@pytest.mark.parametrize(
-    "path", [f"{YUNIKORN}/usage/user/{'a' * 2000}", f"{PREFIX}/queue/root.{'a' * 2000}", f"{PREFIX}/queue/root..a"]
-)
-def test_names_that_nobody_has(path: str) -> None:
-    """A name that is too long, or an invalid queue path, is refused without a search."""
-    assert client().get(path).json()["code"] == "path-invalid"
-
-
-def test_markup_in_names() -> None:
-    """Names with markup are returned unchanged as JSON, with headers that forbid browsers to interpret them."""
-    partition = busy()
-    partition.submit(NASTY, UserGroup(NASTY, (NASTY,)), "root.b", tags={NASTY: NASTY})
-    partition.allocate(NASTY, NASTY, Resource({NASTY: 1}))
-    views = ("applications", "allocations", "queues", "utilization/users")
-    for path in (f"{YUNIKORN}/usage/users", *(f"{PREFIX}/{view}" for view in views)):
-        answer = client(partition).get(path)
-
-        assert answer.headers["content-type"] == "application/json"
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert "script-src 'self'" in answer.headers["content-security-policy"]
-        assert json.loads(answer.text) == answer.json()
+    assert {answer[:13] for answer in answers} == {b"HTTP/1.1 404 "}
+    assert not any(b"root:" in answer for answer in answers)
 
 
 def test_half_a_character_in_a_name() -> None:
@@ -137,20 +104,6 @@ def test_half_a_character_in_a_name() -> None:
 
     assert "\\ud800" in rest.get(f"{YUNIKORN}/usage/users").text
     assert '\\\\ud800"' in rest.get("/metrics").text
-
-
-def test_too_many_wait() -> None:
-    """If too many requests wait, the next one is refused, with the time of a new attempt."""
-    answer = client(bounds=RequestBounds(waiting=0)).get(f"{PREFIX}/queues")
-
-    assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "busy", "1")
-
-
-def test_a_stolen_glance() -> None:
-    """A wrong token is refused before the body is read."""
-    answer = client().put("/api/v1/config", content=MEGABYTE * 2, headers={**TOKEN, "Authorization": "Bearer no"})
-
-    assert answer.status_code == 401
 
 
 def test_clients_that_go_away() -> None:

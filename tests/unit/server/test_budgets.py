@@ -12,7 +12,7 @@ import pytest
 
 from support.logs import own_records
 from support.partition_fixtures import config
-from support.server_fixtures import DECIDE, PREFIX, TOKEN, busy, client, create_partition
+from support.server_fixtures import DECIDE, PREFIX, TOKEN, client, create_partition
 from ugm import Resource, UserGroup
 from ugm.budgets import Budget, Budgets, Period
 from ugm.partition import AbstractPartition
@@ -75,11 +75,6 @@ def test_accounts_are_selected_and_sorted() -> None:
     assert times == sorted(times)
 
 
-def test_a_partition_without_budgets() -> None:
-    """Without budgets, there are no accounts."""
-    assert get(busy()) == {"now": None, "total": 0, "accounts": []}
-
-
 def change(partition: AbstractPartition, headers: Any = TOKEN, /, **fields: Any) -> tuple[int, Any]:  # noqa: ANN401 - JSON
     """Let an operator change a budget, and return the status and the body of the response."""
     answer = client(partition).post(f"{PREFIX}/change_budget", json={"reason": "ticket 7", **fields}, headers=headers)
@@ -115,23 +110,18 @@ def test_an_operator_changes_budgets(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "status"),
+    ("headers", "fields", "status"),
     [
-        ({"kind": "set", "budget": "none", "amounts": {"gpu": 1}}, 404),
-        ({"kind": "set", "budget": "each", "amounts": {"gpu": 1}, "owner": "sue"}, 400),
-        ({"kind": "give", "budget": "each", "amounts": {"gpu": 1}}, 400),
-        ({"kind": "set", "budget": "each", "amounts": {"gpu": 1}, "reason": ""}, 400),
+        (TOKEN, {"kind": "set", "budget": "none"}, 404),
+        (TOKEN, {"kind": "set", "budget": "each", "owner": "sue"}, 400),
+        (TOKEN, {"kind": "give", "budget": "each"}, 400),
+        (TOKEN, {"kind": "set", "budget": "each", "reason": ""}, 400),
+        (DECIDE, {"kind": "refill", "budget": "each"}, 401),
     ],
 )
-def test_a_refused_change(fields: dict[str, Any], status: int) -> None:
-    """An invalid change has no effect."""
+def test_a_refused_change(headers: dict[str, str], fields: dict[str, Any], status: int) -> None:
+    """An invalid change, or one that a scheduler requests, has no effect."""
     partition = spending()
     before = get(partition)["accounts"][0]["limit"]
-    assert change(partition, TOKEN, **fields)[0] == status
+    assert change(partition, headers, amounts={"gpu": 1}, **fields)[0] == status
     assert get(partition)["accounts"][0]["limit"] == before
-
-
-def test_only_an_operator_changes_budgets() -> None:
-    """A scheduler must not change budgets."""
-    fields = {"kind": "refill", "budget": "bill", "amounts": {"units": 1}}
-    assert change(spending(), DECIDE, **fields)[0] == 401

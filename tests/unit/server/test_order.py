@@ -30,17 +30,6 @@ def run(*arguments: str) -> Result:
     return CliRunner(env={"COLUMNS": "200"}).invoke(commands.ugm, arguments)
 
 
-@pytest.mark.usefixtures("storage")
-def test_rest() -> None:
-    """The server lists the requests in their order with the reasons."""
-    partition = create_partition(config("{name: a}"))
-    fill(partition)
-    found = client(partition).get(f"{PREFIX}/order", params={"limit": 1}).json()
-
-    assert found == {"turns": [partition.order()[0].to_dict()]}
-    assert found["turns"][0]["allocation_id"] == "y.0"
-
-
 def test_command_with_a_store(tmp_path: Path) -> None:
     """The command reads a store, while a partition may use it."""
     path = tmp_path / "store"
@@ -54,16 +43,6 @@ def test_command_with_a_store(tmp_path: Path) -> None:
         ("x.0", False, "root.a"),
     ]
     assert "1  root.a is the only one in root with pending requests; y comes before x by priority: 5 against 0" in text
-
-
-def test_command_with_a_server() -> None:
-    """The command asks a running server."""
-    partition = create_partition(config("{name: a}"))
-    fill(partition)
-    with running(served(partition)) as port:
-        found = run("order", f"localhost:{port}", "--limit", "1", "--json")
-
-    assert [one["allocation_id"] for one in json.loads(found.stdout)["turns"]] == ["y.0"]
 
 
 GROUPS: Final = """
@@ -96,6 +75,7 @@ def test_groups_over_rest() -> None:
     assert [one["allocation_id"] for one in found] == ["a.1", "b.1"]
     assert found[0]["reasons"][0] == "root.a comes before root.b by the ratio of its usage: 2/3 against 1"
     assert [one["allocation_id"] for one in server.get(f"{PREFIX}/order").json()["turns"]] == ["b.1", "a.1"]
+    assert server.get(f"{PREFIX}/order", params={"limit": 1}).json() == {"turns": [partition.order()[0].to_dict()]}
     assert server.get(f"{PREFIX}/order", params={"tree": "company"}).json()["code"] == "tree-unknown"
 
 

@@ -78,14 +78,6 @@ def test_signals_while_the_interpreter_ends() -> None:
     assert subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode == 3  # noqa: S603 - our own program
 
 
-def test_lost_exception() -> None:
-    """If the exception of SIGTERM is lost, the server stops as soon as it runs."""
-    with ServerSignals(is_command=True) as signals:
-        with suppress(SystemExit):
-            signal.raise_signal(signal.SIGTERM)
-        serve(served(), lambda: None, signals=signals)
-
-
 def serve(app: Starlette, operate: Callable[[], object], **options: Any) -> None:  # noqa: ANN401 - as `serving.run`
     """Serve an application until SIGTERM, and call a function in a thread meanwhile."""
     thread = threading.Thread(target=operate)

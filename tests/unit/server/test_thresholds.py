@@ -79,10 +79,3 @@ def test_metrics() -> None:
     assert 'ugm_threshold_crossed_limits{kind="queue",partition="default",threshold="80"} 1.0' in text
     assert 'ugm_threshold_crossed_limits{kind="queue",partition="default",threshold="95"} 0.0' in text
     assert 'ugm_threshold_crossed_limits{kind="budget",partition="default",threshold="80"} 0.0' in text
-
-
-def test_unknown_partition() -> None:
-    """The watch of a partition that is not served is refused."""
-    partition = nearly_full()
-    with pytest.raises(ValueError, match="there is no such partition"):
-        create_app({"default": partition}, thresholds={"other": ThresholdWatch(partition)})

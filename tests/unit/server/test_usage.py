@@ -112,14 +112,6 @@ def test_groups_of_the_enforcement_document() -> None:
     assert sorted_bytes(as_documented(answer.json())) == sorted_bytes(json.loads(GROUPS))
 
 
-def test_one_of_each() -> None:
-    """One user and one group are returned as in the lists."""
-    rest = client(enforced_group())
-
-    assert rest.get(f"{YUNIKORN}/usage/user/user1").json() == rest.get(f"{YUNIKORN}/usage/users").json()[0]
-    assert rest.get(f"{YUNIKORN}/usage/group/tester").json() == rest.get(f"{YUNIKORN}/usage/groups").json()[0]
-
-
 @pytest.mark.parametrize("kind", ["user", "group"])
 def test_unknown(kind: str) -> None:
     """A user or group without usage is unknown, and the error is JSON."""
