@@ -1,8 +1,4 @@
-"""Processes that lead, stand by and use a service, and the faults that they suffer.
-
-Clients reach the leaders through proxies. A leader names its address relative to its folder; in the folder of a client,
-a proxy has the same address.
-"""
+"""Processes that lead, stand by and use a service, and the faults that they suffer."""
 
 from __future__ import annotations
 
@@ -11,15 +7,13 @@ import random
 import signal
 import subprocess
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from support.chaos_limits import APPLICATIONS, DYNAMIC, configuration, parsed, submit
-from support.chaos_proxy import Network, Proxies
 from support.places import environment
 from support.postgres import Server
 from support.service_client import DEADLINE
@@ -29,28 +23,11 @@ from ugm.service import ConnectedPartition, ServiceError, connect
 from ugm.store import StoreError, StoreReader
 from ugm.store.reader import StoreLocation
 
-__all__ = ["LATE", "ClientFault", "Cluster"]
+__all__ = ["Cluster"]
 
-#: The limit of a call beyond its deadline, in seconds.
-LATE: Final = 0.5
-#: A call that takes this time during a fault of another client is blocked, in seconds.
-_BLOCKED: Final = 1.0
-#: The time of a fault, and how much of it at each end may be free, in seconds.
-_FAULT: Final = 1.5
-_SLACK: Final = 0.5
-#: Other clients are active if one of them got this number of answers meanwhile.
-_ACTIVE: Final = 10
 #: The first number of the configuration, and the range of later ones.
 _MEMORY: Final = 60
 _MEMORIES: Final = (40, 75)
-
-
-class ClientFault(NamedTuple):
-    """A time in which only one client suffers a fault."""
-
-    client: int
-    began: float
-    ended: float
 
 
 class Cluster:
@@ -77,42 +54,30 @@ class Cluster:
     ) -> None:
         self.folder, self.place, self._server = folder, place, server
         (folder / "config.yaml").write_text(configuration(_MEMORY))
-        self._home = folder / "l"
-        self._home.mkdir()
-        self.addresses = [f"unix:{number}" for number in range(leaders)]
+        self.addresses = [f"unix:{folder}/{number}" for number in range(leaders)]
         self.leaders = [self._begin_leader(number) for number in range(leaders)]
         self._incarnations = defaultdict[int, int](int)
         with self.connect() as partition:
             assert all(submit(partition, *application) for application in APPLICATIONS)
             partition.set_queue_quota(DYNAMIC, Resource(memory=_MEMORY))
-        self._proxies = Proxies()
-        self.networks = [self._open_network(number) for number in range(clients)]
+
         self._end = monotonic() + seconds
         self.clients = [self._begin_client(number) for number in range(clients)]
         self.faults = defaultdict[str, int](int)
-        self.client_faults: list[ClientFault] = []
         #: The names of the killed clients whose allocations were released.
         self.released = set[str]()
 
     def connect(self, deadline: float = 20.0) -> ConnectedPartition:
         """Return a client of this process."""
-        addresses = ",".join(f"unix:{self._home / address.removeprefix('unix:')}" for address in self.addresses)
-        return connect(addresses, client="observer", deadline=deadline)
+        return connect(",".join(self.addresses), client="observer", deadline=deadline)
 
     def _begin_leader(self, number: int) -> subprocess.Popen[bytes]:
-        (self._home / f"ready-{number}").unlink(missing_ok=True)
+        ready = self.folder / f"ready-{number}"
+        ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", "support.service_process", str(self.place), self.addresses[number]]
         return subprocess.Popen(  # noqa: S603 - a module of the tests
-            [*command, str(self.folder / "config.yaml"), f"ready-{number}"],
-            env=environment(),
-            stdin=subprocess.PIPE,
-            cwd=self._home,
+            [*command, str(self.folder / "config.yaml"), str(ready)], env=environment(), stdin=subprocess.PIPE
         )
-
-    def _open_network(self, number: int) -> Network:
-        folder = self.folder / f"c{number}"
-        folder.mkdir()
-        return self._proxies.open({folder / str(one): self._home / str(one) for one in range(len(self.leaders))})
 
     def _begin_client(self, number: int) -> subprocess.Popen[bytes]:
         self._incarnations[number] += 1
@@ -120,24 +85,22 @@ class Cluster:
         command = [sys.executable, "-m", "support.service_client", ",".join(self.addresses), name]
         left = max(1.0, self._end - monotonic())
         return subprocess.Popen(  # noqa: S603 - as above
-            [*command, str(left), str(self.folder / f"{name}.jsonl")],
-            env=environment(),
-            cwd=self.folder / f"c{number}",
+            [*command, str(left), str(self.folder / f"{name}.jsonl")], env=environment()
         )
 
     def require_ready(self, seconds: float = 60.0) -> None:
         """Wait until every process leads or stands by."""
         numbers = range(len(self.leaders))
-        eventually(lambda: all((self._home / f"ready-{number}").exists() for number in numbers), seconds)
+        eventually(lambda: all((self.folder / f"ready-{number}").exists() for number in numbers), seconds)
 
     # Faults
 
     def disturb(self, pause: float) -> None:
-        """Let leaders, clients, networks, limits and the database suffer faults until the time is over."""
+        """Let leaders, clients, limits and the database suffer faults until the time is over."""
         draw = random.Random(7)
         faults = [
             *(self.kill_leader, self.stop_leader, self.kill_a_client, self.stop_a_client),
-            *(self.delay_a_client, self.stall_a_client, self.cut_a_client, self.configure, self.set_quota),
+            *(self.configure, self.set_quota),
         ]
         if self._server is not None:
             faults += [self.end_connections, self.restart_database]
@@ -207,44 +170,12 @@ class Cluster:
                     self.released.add(name)
                     partition.sessions.release_of(report.session)
 
-    @contextmanager
-    def _fault_of_client(self, number: int, seconds: float) -> Iterator[None]:
-        """Note a time with a fault of one client, after the other clients have found the leader."""
-        with suppress(ServiceError), self.connect(DEADLINE) as partition:
-            partition.release("nothing")
-        sleep(1)
-        began = monotonic()
-        yield
-        sleep(seconds)
-        self.client_faults.append(ClientFault(number, began, monotonic()))
-
     def stop_a_client(self, draw: random.Random) -> None:
-        """Stop a client for a while."""
-        number = draw.randrange(len(self.clients))
-        with self._fault_of_client(number, _FAULT):
-            self.clients[number].send_signal(signal.SIGSTOP)
-        self.clients[number].send_signal(signal.SIGCONT)
-
-    def delay_a_client(self, draw: random.Random) -> None:
-        """Delay everything that a client sends and receives."""
-        number = draw.randrange(len(self.clients))
-        with self._fault_of_client(number, _FAULT):
-            self.networks[number].delay(draw.choice((0.02, 0.2, 0.6)))
-        self.networks[number].resume()
-
-    def stall_a_client(self, draw: random.Random) -> None:
-        """Let the connections of a client pass nothing on, for less or more than a deadline."""
-        number = draw.randrange(len(self.clients))
-        with self._fault_of_client(number, draw.choice((_FAULT, DEADLINE + 0.5))):
-            self.networks[number].stall()
-        self.networks[number].resume()
-
-    def cut_a_client(self, draw: random.Random) -> None:
-        """Cut the connections of a client for a while."""
-        number = draw.randrange(len(self.clients))
-        with self._fault_of_client(number, _FAULT):
-            self.networks[number].cut()
-        self.networks[number].resume()
+        """Stop a client for a while, for less or more than a deadline."""
+        client = draw.choice(self.clients)
+        client.send_signal(signal.SIGSTOP)
+        sleep(draw.choice((1.5, DEADLINE + 0.5)))
+        client.send_signal(signal.SIGCONT)
 
     def configure(self, draw: random.Random) -> None:
         """Change the limits of users, group and queues; usage may exceed them then, but cannot grow."""
@@ -286,7 +217,6 @@ class Cluster:
         for process in (*self.leaders, *self.clients):
             process.kill()
             self._release(process)
-        self._proxies.close()
 
     def reports(self) -> dict[str, list[dict[str, Any]]]:
         """Return the lines of each client process; the last one is left out if it is not complete."""
@@ -295,35 +225,3 @@ class Cluster:
             lines = path.read_bytes().split(b"\n")[:-1]
             found[path.stem] = [json.loads(line) for line in lines]
         return found
-
-    def blocked(self) -> list[tuple[str, dict[str, Any], ClientFault]]:
-        """Return the calls that took long while another client suffered a fault and the leader answered further ones.
-
-        The time for which the process of a client did not get a processor does not count.
-        """
-        reports = {
-            name: [line for line in lines if line.get("answer") is not None] for name, lines in self.reports().items()
-        }
-        return [
-            (name, line, fault)
-            for fault in self.client_faults
-            if self._is_answering(reports, fault)
-            for name, lines in reports.items()
-            if _number_of(name) != fault.client
-            for line in lines
-            if line["took"] > _BLOCKED
-            and line["ended"] - line["took"] < fault.began + _SLACK
-            and line["ended"] > fault.ended - _SLACK
-        ]
-
-    @staticmethod
-    def _is_answering(reports: dict[str, list[dict[str, Any]]], fault: ClientFault) -> bool:
-        """Return whether a client got many answers during a fault of another one."""
-        counts = Counter[str](
-            name for name, lines in reports.items() for line in lines if fault.began < line["ended"] < fault.ended
-        )
-        return any(count >= _ACTIVE for count in counts.values())
-
-
-def _number_of(client: str) -> int:
-    return int(client.split("-")[1])

@@ -1,11 +1,8 @@
-"""A client process with a random workload: ``python -m support.service_client ADDRESSES CLIENT SECONDS OUTPUT [LOG]``.
-
-With the location of a log, the process does not only connect, but may lead as well; the address is its own then. It
-ends after the time, or when there is a file ``stop`` next to the output.
+"""A client process with a random workload: ``python -m support.service_client ADDRESSES CLIENT SECONDS OUTPUT``.
 
 Several threads share one connection. Each call is written to the output as a line of JSON when it ends: the names of
-the allocations, the answer, and by how much it missed its deadline. A line is written before the next call begins, so
-every answer that the process has reported survives its death.
+the allocations and the answer. A line is written before the next call begins, so every answer that the process has
+reported survives its death.
 """
 
 from __future__ import annotations
@@ -21,10 +18,9 @@ from threading import Lock, Thread
 from time import monotonic, sleep
 from typing import Any, Final, TypeAlias
 
-from support.chaos_limits import APPLICATIONS, USERS, models, user_group
-from support.scheduling_jitter import Jitter
+from support.chaos_limits import APPLICATIONS, USERS, user_group
 from ugm import AllocationRequest, Resource, UgmError
-from ugm.service import ConnectedPartition, UnavailableError, connect, join
+from ugm.service import ConnectedPartition, UnavailableError, connect
 from ugm.store import StoreError
 
 _Names: TypeAlias = Sequence[str]
@@ -62,45 +58,33 @@ class _Report:
 class _Worker:
     """A thread of the process; its allocations have names of their own, which it uses again."""
 
-    def __init__(
-        self, partition: ConnectedPartition, report: _Report, jitter: Jitter, name: str, end: float, stop: Path
-    ) -> None:
+    def __init__(self, partition: ConnectedPartition, report: _Report, name: str, end: float) -> None:
         self._partition = partition
         self._report = report
-        self._jitter = jitter
         self._name = name
         self._end = end
-        self._stop = stop
         self._draw = random.Random(f"{name} {os.getpid()}")
         self._names = [f"{name}-{number}" for number in range(12)]
 
     def run(self) -> None:
         """Make calls until the time is over."""
         actions = (self._allocate, self._allocate, self._allocate, self._release, self._release, self._resize)
-        while monotonic() < self._end and not self._stop.exists():
+        while monotonic() < self._end:
             self._draw.choice((*actions, self._allocate_all, self._ask, self._submit))()
 
     def _call(self, operation: str, *arguments: Any, names: _Names = (), usages: _Usages = ()) -> Any:  # noqa: ANN401 - as the operation
         """Make a call, and report whether it succeeded: null if that is unknown."""
         result: Any = None
-        began, jitter = monotonic(), 0.0
         error = ""
         try:
             result = getattr(self._partition, operation)(*arguments)
             answer: bool | None = bool(result)
-        except UnavailableError as unavailable:
-            answer, error = None, str(unavailable)
-        except StoreError as doubt:
+        except (UnavailableError, StoreError) as doubt:
             answer, error = None, str(doubt)
         except UgmError as refused:
             answer, error = False, str(refused)[:200]
-        ended = monotonic()
-        jitter = self._jitter.between(began, ended)
         if names or answer is None:
-            took = ended - began - jitter
-            self._report.add(
-                call=operation, names=names, usages=usages, answer=answer, error=error, ended=ended, took=took
-            )
+            self._report.add(call=operation, names=names, usages=usages, answer=answer, error=error)
         return result
 
     def _usage(self) -> Resource:
@@ -145,36 +129,27 @@ def _shown(usage: Resource) -> list[int]:
     return [usage["memory"], usage["vcore"]]
 
 
-def _opened(addresses: str, client: str, location: str) -> ConnectedPartition:
-    if location:
-        return join(location, addresses, models=models(), client=client, deadline=DEADLINE)
-    return connect(addresses, client=client, deadline=DEADLINE)
-
-
-def _run(addresses: str, client: str, seconds: float, output: Path, location: str) -> None:
+def _run(addresses: str, client: str, seconds: float, output: Path) -> None:
     report, end = _Report(output), monotonic() + seconds
-    with Jitter() as jitter:
-        while monotonic() < end:
-            try:
-                partition = _opened(addresses, client, location)
-            except UnavailableError:
-                sleep(0.05)
-                continue
-            break
-        else:
-            return
-        with partition:
-            report.add(session=partition.connection.session, process=os.getpid())
-            names, stop = [f"{client}-{number}" for number in range(THREADS)], output.with_name("stop")
-            workers = [_Worker(partition, report, jitter, name, end, stop) for name in names]
-            threads = [Thread(target=worker.run, daemon=True) for worker in workers]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+    while monotonic() < end:
+        try:
+            partition = connect(addresses, client=client, deadline=DEADLINE)
+        except UnavailableError:
+            sleep(0.05)
+            continue
+        break
+    else:
+        return
+    with partition:
+        workers = [_Worker(partition, report, f"{client}-{number}", end) for number in range(THREADS)]
+        threads = [Thread(target=worker.run, daemon=True) for worker in workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
 
 if __name__ == "__main__":
     # A process that hangs shows where.
     faulthandler.dump_traceback_later(float(sys.argv[3]) + _HANGS, exit=True)
-    _run(sys.argv[1], sys.argv[2], float(sys.argv[3]), Path(sys.argv[4]), "".join(sys.argv[5:]))
+    _run(sys.argv[1], sys.argv[2], float(sys.argv[3]), Path(sys.argv[4]))

@@ -256,19 +256,3 @@ def test_the_example(tmp_path: Path) -> None:
     assert "Not&#160;all&#160;of&#160;the&#160;5&#160;workers&#160;can&#160;start&#160;now;" in picture
     assert printed.splitlines()[-2] == "45"
     assert printed.splitlines()[-1].startswith("denied: Your limit allows 4 cores (in use: 4 cores), and the request")
-
-
-@pytest.mark.parametrize(("name", "text"), [("minimal.py", ""), ("shared.py", "The quota service is not ready")])
-def test_the_other_examples(name: str, text: str, tmp_path: Path) -> None:
-    """Three lines are enough, and those for a service start a gateway also while the service is away."""
-    with processes() as owner:
-        shutil.copy(EXAMPLE / "quota.yaml", tmp_path)
-        (tmp_path / "token").write_text("a token of about 30 characters")
-        config = (EXAMPLE / name).read_text("utf-8").replace("/run/ugm/", f"{tmp_path}/").replace("/etc/ugm/", "")
-        process, address = example(owner, tmp_path, config)
-        client = owner.start([sys.executable, "-c", DENIED_CLIENT, address, "", "ana"], tmp_path / "client.log")
-        if text:
-            assert client.process.wait(60) == 1
-            assert f"ValueError: {text}" in client.output()
-        else:
-            process.wait_until(lambda: "for user ana" in process.output(), "a cluster is created")

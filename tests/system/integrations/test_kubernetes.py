@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from copy import copy
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +53,7 @@ class Webhook:
     def __init__(self, owner: Processes, folder: Path, kind: str, pods: Sequence[dict[str, Any]] = ()) -> None:
         self._owner: Final = owner
         self._folder: Final = folder
-        self._log: str = "webhook.log"
+
         self._certificate: Final = Certificate(folder)
         self._trusted: Final = self._certificate.of_client()
         [self._port] = free_ports(1)
@@ -69,13 +68,6 @@ class Webhook:
             self._places += [folder / "quota.yaml", "--store", folder / "quota.db"]
         self.process: HostProcess
 
-    def replica(self) -> Webhook:
-        """Return another webhook of the same cluster and quota service, which is not started."""
-        made = copy(self)
-        [made._port] = free_ports(1)
-        made._log = "replica.log"
-        return made
-
     def start(self) -> None:
         """Start the webhook, and wait until it admits pods."""
         certificate = ("--tls-cert", self._certificate.file, "--tls-key", self._certificate.key)
@@ -84,7 +76,7 @@ class Webhook:
                 *(sys.executable, "-m", "ugm.integrations.kubernetes", *self._places),
                 *("--port", str(self._port), *certificate),
             ],
-            self._folder / self._log,
+            self._folder / "webhook.log",
             environment={"KUBECONFIG": str(self.cluster.kubeconfig)},
         )
         self.process.wait_until(self.is_ready, "the webhook is ready")
@@ -195,24 +187,6 @@ def test_limits_of_a_cluster(webhook: Webhook) -> None:
     with webhook.ledger() as partition:
         assert not charged_users(partition)
         partition.verify()
-
-
-def test_two_replicas(tmp_path: Path) -> None:
-    """Webhooks over one service admit no more pods than one, and one of them follows the pods of both."""
-    with processes() as owner:
-        first = Webhook(owner, tmp_path, "service")
-        first.start()
-        second = first.replica()
-        second.start()
-        pods = [pod(name=f"pod-{number}") for number in range(40)]
-        with ThreadPoolExecutor(16) as threads:
-            created = list(threads.map(lambda webhook, one: webhook.create(one), [first, second] * 20, pods))
-        assert sum(created) == 4
-        first.process.kill()
-        for manifest, is_created in zip(pods, created, strict=True):
-            if is_created:
-                first.cluster.delete(manifest)
-        allowed_soon(second, pod("4", name="next"))
 
 
 def test_a_killed_webhook(webhook: Webhook) -> None:

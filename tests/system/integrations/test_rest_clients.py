@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final, Self
 from urllib.request import urlopen
 
@@ -84,10 +83,9 @@ class Session:
         models: the classes of requests and answers.
     """
 
-    def __init__(self, url: str, token: str = TOKEN, partition: str = "default") -> None:
+    def __init__(self, url: str) -> None:
         self.models: Final[Any] = import_module("quotas.models")
-        self._client: Final = import_module("quotas").AuthenticatedClient(base_url=url, token=token)
-        self._partition: Final = partition
+        self._client: Final = import_module("quotas").AuthenticatedClient(base_url=url, token=TOKEN)
 
     def __enter__(self) -> Self:
         self._client.__enter__()
@@ -96,14 +94,13 @@ class Session:
     def __exit__(self, *error: object) -> None:
         self._client.__exit__(*error)
 
-    def call(self, operation: str, body: object, **options: str) -> Any:  # noqa: ANN401 - a generated class
+    def call(self, operation: str, body: object) -> Any:  # noqa: ANN401 - a generated class
         """Call an operation, and return its answer."""
-        function = import_module(f"quotas.api.default.{operation}_post").sync
-        return function(self._partition, client=self._client, body=body, **options)
+        return import_module(f"quotas.api.default.{operation}_post").sync("default", client=self._client, body=body)
 
-    def memory(self, text: str, of: str = "AllocationSpecUsage") -> Any:  # noqa: ANN401 - as above
-        """Return an amount of memory, of a class for amounts."""
-        return getattr(self.models, of).from_dict({"memory": text})
+    def memory(self, text: str) -> Any:  # noqa: ANN401 - as above
+        """Return an amount of memory."""
+        return self.models.AllocationSpecUsage.from_dict({"memory": text})
 
     def admit(self, name: str, memory: str, user: str = "eve") -> Any:  # noqa: ANN401 - as above
         """Admit an application with one allocation."""
@@ -150,21 +147,10 @@ def test_admission(session: Session) -> None:
 
     assert (session.end("a"), session.end("a")) == (True, False)
     assert session.admit("b", "8Gi").admitted
+    refused = session.admit("b", "8Gi", user="ben")
+    assert isinstance(refused, session.models.Error)
+    assert (refused.status, refused.code, refused.argument, refused.value) == (409, "id-in-use", "application_id", "b")
     assert session.end("b")
-
-
-def test_explanation(session: Session) -> None:
-    """The reasons of a denial have the work that holds what is missing."""
-    session.admit("held", "10Gi")
-    question = session.models.ExplainQuestion(
-        user="eve", groups=["lab"], queue="root.batch", usage=session.memory("8Gi", "ExplainQuestionUsage")
-    )
-    answer = session.call("explain", question)
-
-    assert isinstance(answer, session.models.Explained)
-    assert [holder.application_id for holder in answer.violations[0].holders] == ["held"]
-    assert (answer.headroom["memory"], answer.allowed) == (6 * GIB, False)
-    assert session.end("held")
 
 
 def test_comparison(session: Session) -> None:
@@ -186,56 +172,6 @@ def test_comparison(session: Session) -> None:
     again = session.call("synchronize", body)
     assert not any((again.adopted, again.corrected, again.released, again.ended))
     assert all(map(session.end, ("larger", "lost")))
-
-
-def _wrong_amount(session: Session) -> object:
-    return session.admit("c", "8GB")
-
-
-def _unknown_application(session: Session) -> object:
-    body = session.models.ResizeBody(allocation_id="none", usage=session.memory("1Gi", "ResizeBodyUsage"))
-    return session.call("resize", body)
-
-
-def _other_owner(session: Session) -> object:
-    session.admit("d", "1Gi")
-    error = session.admit("d", "1Gi", user="ben")
-    session.end("d")
-    return error
-
-
-@pytest.mark.parametrize(
-    ("options", "call", "status", "code", "detail"),
-    [
-        ({"token": "x" * 30}, _wrong_amount, 401, "token-wrong", "token"),
-        ({"partition": "none"}, _unknown_application, 404, "partition-unknown", "'none'"),
-        ({}, _wrong_amount, 400, "body-invalid", "usage"),
-        ({}, _unknown_application, 404, "allocation-unknown", "'none'"),
-        ({}, _other_owner, 409, "id-in-use", "'eve'"),
-    ],
-    ids=["token", "partition", "amount", "allocation", "owner"],
-)
-def test_errors(
-    url: str,
-    warnings: str,
-    options: dict[str, str],
-    call: Callable[[Session], object],
-    status: int,
-    code: str,
-    detail: str,
-) -> None:
-    """Every error is of one class, with a code for programs and a sentence with the value for people."""
-    assert "WARNING" in warnings
-    with Session(url, **options) as session:
-        error: Any = call(session)
-        assert isinstance(error, session.models.Error)
-
-    found = SimpleNamespace(**error.to_dict())
-    assert (found.status, found.code) == (status, code)
-    assert detail in found.detail
-    if code in {"id-in-use", "allocation-unknown"}:
-        assert found.argument in {"application_id", "allocation_id"}
-        assert found.value in {"d", "none"}
 
 
 def test_session_in_the_shell(url: str, token_file: Path) -> None:

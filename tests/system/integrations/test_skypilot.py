@@ -1,4 +1,4 @@
-"""SkyPilot itself asks the policy: its client of policies, and its server with its commands.
+"""SkyPilot itself asks the policy: its server with its commands.
 
 SkyPilot pins older versions of packages that other hosts need, so it has an environment of its own: the one of
 `UGM_SKYPILOT_PYTHON`, or one that is made for these tests.
@@ -11,18 +11,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import dedent
-from typing import Any, Final
+from typing import Final
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 
-from support.hosts import MARK, HostProcess, Processes, QuotaService, free_ports, processes, wait_until
+from support.hosts import MARK, HostProcess, Processes, free_ports, processes
 from ugm import load_config
-from ugm.partition import AbstractPartition
 from ugm.store import open_partition
 
 pytestmark = pytest.mark.hosts
@@ -41,39 +40,6 @@ partitions:
     budgets:
     - {name: GPU hours, user: "*", amounts: {gpu: 1000}, unit: hour, period: week, mode: admit}
 """
-#: Applies the policy to lists of requests, all requests of a list at once, and prints the reasons of rejections.
-CLIENT: Final = dedent("""
-    import json, sys
-    from concurrent.futures import ThreadPoolExecutor
-    import sky
-    from sky import admin_policy, models
-    from sky.server.requests.request_names import AdminPolicyRequestName
-    from sky.utils import config_utils
-
-    policy = admin_policy.RestfulAdminPolicy(sys.argv[1])
-
-    def apply(cluster, user, workspace, gpus):
-        resources = {"accelerators": {"A100": gpus}, "cpus": "8+"}
-        task = sky.Task.from_yaml_config({"num_nodes": 1, "resources": resources, "run": "hostname"})
-        options = admin_policy.RequestOptions(
-            cluster_name=cluster, idle_minutes_to_autostop=None, down=False, dryrun=False
-        )
-        request = admin_policy.UserRequest(
-            task, config_utils.Config.from_dict({"active_workspace": workspace}), AdminPolicyRequestName.CLUSTER_LAUNCH,
-            options, False, models.User(id=user, name=user),
-        )
-        try:
-            mutated = policy.apply(request)
-        except Exception as error:
-            return str(error)
-        assert mutated.task.to_yaml_config() == task.to_yaml_config()
-        return ""
-
-    with ThreadPoolExecutor(50) as threads:
-        print("ready", flush=True)
-        for line in sys.stdin:
-            print(json.dumps(list(threads.map(lambda one: apply(*one), json.loads(line)))), flush=True)
-""")
 #: Records a cluster as a launch does, or removes it: name, cores.
 CLUSTER: Final = dedent("""
     import sys
@@ -160,95 +126,6 @@ class Policy:
         return ""
 
 
-#: Asks for clusters, all at once, and returns the reasons of rejections.
-Ask = Callable[[list[tuple[str, str, str, int]]], list[str]]
-
-
-@pytest.fixture(name="client")
-def _client(skypilot: Path, home: Path) -> Iterator[Callable[[str], Ask]]:
-    """Return a function that starts a client of policies."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(url: str) -> Ask:
-        pipe = subprocess.PIPE
-        environment = {**os.environ, "HOME": str(home), "PYTHONPATH": ""}
-        client = subprocess.Popen([skypilot, "-c", CLIENT, url], stdin=pipe, stdout=pipe, text=True, env=environment)  # noqa: S603 - of the test
-        started.append(client)
-        stdin, stdout = client.stdin, client.stdout
-        assert stdin is not None
-        assert stdout is not None
-        assert stdout.readline() == "ready\n"
-
-        def ask(requests: list[tuple[str, str, str, int]]) -> list[str]:
-            print(json.dumps(requests), file=stdin, flush=True)
-            answers: list[str] = json.loads(stdout.readline())
-            return answers
-
-        return ask
-
-    yield start
-    for client in started:
-        client.communicate(timeout=60)
-
-
-def record(name: str, user: str, workspace: str, gpus: int) -> dict[str, Any]:
-    """Return a cluster as ``sky status`` prints it."""
-    sizes = {"nodes": 1, "cpus": "8.0", "memory": None, "accelerators": f"{{'A100': {gpus}}}"}
-    return {"name": name, "status": "UP", "user_name": user, "workspace": workspace, **sizes}
-
-
-def test_limits_hold_for_requests_at_once(started: Processes, client: Callable[[str], Ask], tmp_path: Path) -> None:
-    """Of 50 requests at once, as many are accepted as the limits allow, over a service that is killed in between."""
-    service, status = QuotaService(started, tmp_path, CONFIG), tmp_path / "status.json"
-    service.start()
-    status.write_text("[]", "utf-8")
-    options: list[str | Path] = ["--service", service.address, "--token-file", service.token_file]
-    policy = Policy(started, tmp_path, options, f"cat {status}")
-    policy.start()
-    ask = client(policy.url)
-    wait_until(lambda: not any(ask([("first", "ben", "arts", 1)])), "the policy is ready")
-
-    requests = [
-        (f"c{number}", "ana" if number % 2 else "ben", "physics" if number % 2 else "arts", 1) for number in range(50)
-    ]
-    answers = ask(requests)
-    accepted = [one for one, reason in zip(requests, answers, strict=True) if not reason]
-    assert len(accepted) == 11  # and the first one
-    assert all("The queue skypilot allows 12 GPUs (in use: 12 GPUs)" in reason for reason in answers if reason)
-    assert max(sum(one[1] == user for one in accepted) for user in ("ana", "ben")) <= 8
-
-    service.process.kill()
-    assert "not available" in ask([("late", "ana", "physics", 1)])[0]
-    assert policy.process.is_alive
-    service.start()
-
-    # All clusters are listed but one, which never came or has ended; another user gets its place.
-    gone, kept = accepted[0], accepted[1:]
-    status.write_text(json.dumps([record("first", "ben", "arts", 1), *(record(*one) for one in kept)]), "utf-8")
-    with service.partition() as partition:
-        partition.end(f"skypilot/{gone[0]}")
-        wait_until(lambda: not any(ask([("late", "eve", "arts", 1)])), "the place is given to another user")
-        assert_clean(partition, {"first", "late", *(one[0] for one in kept)})
-
-        names = [f"skypilot/{one[0]}" for one in kept]
-        wait_until(
-            lambda: all(one.allocation.until is None for one in partition.allocations_by_id(names)),
-            "the listed clusters are confirmed",
-        )
-        policy.process.kill()
-        listed = f"a line of a log\n{json.dumps([record('first', 'ben', 'arts', 1)])}\n"
-        command = [sys.executable, "-m", "ugm.integrations.skypilot", "reconcile", *options]
-        result = subprocess.run(command, input=listed, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603 - ours
-        assert f"ended: {', '.join(map(repr, sorted(names)))}" in result.stdout
-        assert_clean(partition, {"first", "late"})  # the latter is tentative
-
-
-def assert_clean(partition: AbstractPartition, names: set[str]) -> None:
-    """Check that the ledger has exactly these clusters, and that all counters agree with it."""
-    assert {one.allocation_id for one in partition.allocations()} == {f"skypilot/{name}" for name in names}
-    partition.verify()
-
-
 def test_server_of_skypilot(started: Processes, skypilot: Path, home: Path, tmp_path: Path) -> None:
     """Users of the commands see why a cluster is rejected; the policy knows the clusters, and fails closed."""
     (tmp_path / "limits.yaml").write_text(CONFIG, "utf-8")
@@ -292,4 +169,5 @@ def test_server_of_skypilot(started: Processes, skypilot: Path, home: Path, tmp_
     assert server.is_alive
     policy.process.stop()
     with open_partition(tmp_path / "quotas", load_config(tmp_path / "limits.yaml").partition()) as partition:
-        assert_clean(partition, {"c2"})
+        assert [one.allocation_id for one in partition.allocations()] == ["skypilot/c2"]
+        partition.verify()

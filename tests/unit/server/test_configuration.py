@@ -109,7 +109,7 @@ def test_writable_without_token() -> None:
 def test_options_of_unknown_partitions(option: str) -> None:
     """A history, a watch or the status of a partition that is not served is refused."""
     with pytest.raises(RequestError, match=f"{option} 'other': there is no such partition"):
-        served(**{option: {"other": None}})
+        served(**{option: {"other": None}})  # type: ignore[arg-type]  # options
 
 
 @pytest.fixture(name="file")

@@ -262,7 +262,7 @@ def test_operations_of_a_server_whose_configuration_is_fixed() -> None:
 def test_unusable_tokens(option: str, token: str, reason: str) -> None:
     """A token that is short, or that of operators, is refused, and the message does not contain it."""
     with pytest.raises(RequestError, match=option) as caught:
-        client(**{option: token})
+        client(**{option: token})  # type: ignore[arg-type]  # options
 
     assert reason in str(caught.value).replace("'", "")
     assert token not in str(caught.value)

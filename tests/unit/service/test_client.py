@@ -125,6 +125,19 @@ def test_calls_are_repeated_at_the_next_leader(tmp_path: Path) -> None:
             partition.connection.close()
 
 
+def test_a_lost_connection_is_opened_again(service: Service) -> None:
+    """Calls that were open when a connection was lost are answered over the next one, and take effect once."""
+    with started(service) as partition:
+        connection = partition.connection._connection
+        link = connection._link
+        assert link is not None
+        futures = [partition.promise(partition.allocate, f"a-{number}", "app", UNIT) for number in range(300)]
+        connection._loop.call_soon_threadsafe(link.transport.abort)
+        assert all(future.result() for future in futures)
+        assert connection._link is not link
+        assert len(partition.allocation_ids()) == 300
+
+
 def test_a_service_in_memory_that_was_replaced(tmp_path: Path) -> None:
     """The client gets a new session; its open calls fail, because nobody knows whether they were executed."""
     with running(tmp_path) as service:

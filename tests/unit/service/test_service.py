@@ -33,10 +33,21 @@ Service(sys.argv[1], sys.argv[2], config=CONFIG, settings=settings).run(lambda: 
 """
 
 
+#: Joins: ``python -c _JOIN STORE``.
+_JOIN = """
+import sys, time
+from support.service_fixtures import CONFIG
+from ugm import join
+with join(sys.argv[1], config=CONFIG):
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
 @contextmanager
-def process(folder: Path, name: str, takeover: float = 1.0) -> Iterator[subprocess.Popen[str]]:
+def process(folder: Path, name: str, takeover: float = 1.0, program: str = _SERVE) -> Iterator[subprocess.Popen[str]]:
     """Run a process that leads or stands by."""
-    command = [sys.executable, "-c", _SERVE, str(folder / "store"), f"unix:{folder / name}", str(takeover)]
+    command = [sys.executable, "-c", program, str(folder / "store"), f"unix:{folder / name}", str(takeover)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as made:  # noqa: S603 - our own
         assert made.stdout is not None
         assert made.stdout.readline() == "ready\n"
@@ -94,6 +105,7 @@ def test_a_killed_leader_is_replaced_at_once(tmp_path: Path) -> None:
         assert monotonic() - began < 10
 
 
+@pytest.mark.ci
 def test_a_stopped_leader_is_replaced_after_a_while(tmp_path: Path) -> None:
     """A leader that does not show that it is active is replaced; with a file, it is killed first."""
     with (
@@ -206,6 +218,18 @@ def test_joining(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} <= {"store", "store-lock"}
     with pytest.raises(RequestError, match="needs the address"):
         join("postgresql://localhost/none")
+
+
+@pytest.mark.ci
+def test_a_killed_program_is_replaced(tmp_path: Path) -> None:
+    """When the program that leads is killed, another one leads, and its calls go on."""
+    with process(tmp_path, "", program=_JOIN) as leader, join(tmp_path / "store", client="two") as two:
+        assert two.submit("app", SUE, "root.a")
+        assert two.allocate("x", "app", UNIT)
+        leader.kill()
+        assert two.release("x")
+        assert not two.release("x")
+        assert two.service.term == 2
 
 
 def test_settings_are_checked(tmp_path: Path) -> None:
