@@ -27,9 +27,8 @@ from ugm.cli.options import (
 )
 from ugm.cli.output import print_json, section, shown, table, with_instants
 from ugm.errors import printable
-from ugm.fairness.model import explain_shares
 from ugm.resources import Resource, format_amount
-from ugm.server.explanations import explain_request, shares_of
+from ugm.server.queries import explain_request, explain_shares_of
 from ugm.store import read_partition
 
 __all__ = ["explain_command", "order_command", "render_explanation"]
@@ -258,10 +257,7 @@ def _of_store(source: str, limit: int, users: Sequence[str] | None, tree: str | 
     with read_partition(source) as partition:
         turns = [turn.to_dict() for turn in partition.order(max_turns=limit, tree=tree or "")]
         reports = partition.model_reports()
-    shares = shares_of(reports)
-    if users is None or shares is None or shares.definition is None:
-        return _Order(turns, None)
-    return _Order(turns, explain_shares(shares.definition, shares.state, *users).to_dict())
+    return _Order(turns, None if users is None else explain_shares_of(reports, *users))
 
 
 def _render(found: _Order, console: Console) -> None:

@@ -26,7 +26,7 @@ from ugm.errors import printable, time_text
 from ugm.events import event_to_dict
 from ugm.partition.events import events_of
 from ugm.resources import VCORE
-from ugm.server.views.lists import natural_key
+from ugm.server.queries import account_dict, listed_accounts
 from ugm.store import StoreReader, Transaction, UsageRow, copy_store, delete_usage, read_partition, usage_of
 from ugm.store.usage import Grouping, Period, format_seconds
 
@@ -190,9 +190,7 @@ def _of_store(source: str, query: Mapping[str, str]) -> list[JsonObject]:
     """Return the accounts in a store as a server returns them."""
     with read_partition(source) as partition:
         found = partition.budget_accounts()
-    accounts = [one for one in found if all(getattr(one, name) == value for name, value in query.items())]
-    accounts.sort(key=lambda one: (-one.share, natural_key(one.budget), natural_key(one.owner), one.resource))
-    return [{**one.to_dict(), "share": float(one.share)} for one in accounts]
+    return [account_dict(one) for one in listed_accounts(found, **query)]
 
 
 def _table(accounts: Iterable[JsonMapping]) -> Table:

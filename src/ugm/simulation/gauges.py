@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import COUNTED_KINDS, EffectiveLimit, Violation
 from ugm.families import SEPARATOR
@@ -23,13 +23,10 @@ from ugm.model import BUDGET
 from ugm.partition import Partition
 from ugm.resources import VCORE, Resource
 from ugm.simulation.report import (
-    BudgetUse,
-    Crossing,
     GroupLending,
     GroupReclaim,
     JobRejection,
     LimitSummary,
-    Report,
     ResourceUse,
     UserImpact,
     WaitingTime,
@@ -263,6 +260,10 @@ class ReplayGauges:
                 self._unknown.append(gauge)
         return gauge
 
+    def limits(self) -> tuple[LimitSummary, ...]:
+        """Return the effect of every limit, the largest first."""
+        return tuple(sorted((limit.summary() for limit in self.configured.values()), key=_impact))
+
     def lending(self, now: int) -> tuple[GroupLending, ...]:
         """Return what each group with a guarantee borrowed, those that borrowed most first."""
         found = []
@@ -272,6 +273,12 @@ class ReplayGauges:
                 kind, resource = gauge.configured.key.kind, gauge.configured.key.resource or ""
                 found.append(GroupLending(kind, gauge.name, resource, gauge.guaranteed, gauge.peak, gauge.borrowed))
         return tuple(sorted(found, key=lambda one: (one.kind, one.resource, -one.borrowed, one.name)))
+
+
+def _impact(limit: LimitSummary) -> tuple[int, int, str, str, str, str]:
+    """Return a sort key: the effect of the limit, and its name to make the order unique."""
+    name = limit.queue_path, str(limit.kind), limit.limit_name, limit.resource or ""
+    return -limit.delayed_seconds, -limit.delayed_jobs, *name
 
 
 #: Equal jobs: the user, the queue, the usage if they were placed, and the reason.
@@ -292,8 +299,6 @@ class ReplayCounters:
     submitted: int = 0
     rejected: int = 0
     most_waiting: int = 0
-    #: The number of decisions of the partition.
-    decisions: int = 0
     _all: array[int] = field(default_factory=_seconds)
     _users: defaultdict[str, array[int]] = field(default_factory=partial(defaultdict, _seconds))
     _groups: defaultdict[str, array[int]] = field(default_factory=partial(defaultdict, _seconds))
@@ -354,51 +359,24 @@ class ReplayCounters:
         jobs, lost = self._reclaims.get(key, (0, 0))
         self._reclaims[key] = jobs + 1, lost + seconds
 
-    def report(
-        self,
-        *,
-        still_waiting: int,
-        end_time: int,
-        cluster: Resource | None,
-        limits: tuple[LimitSummary, ...],
-        lending: tuple[GroupLending, ...],
-        budgets: tuple[BudgetUse, ...],
-        crossings: tuple[Crossing, ...],
-        findings: tuple[str, ...],
-    ) -> Report:
-        """Return the report, with further data of the replay."""
+    def figures(self, cluster: Resource | None) -> dict[str, Any]:
+        """Return the fields of a `Report` that the counters determine."""
         rejections = [JobRejection(*equal, count, first) for equal, (first, count) in self._rejections.items()]
         reclaims = [GroupReclaim(*groups, *counts) for groups, counts in self._reclaims.items()]
-        return Report(
-            submitted=self.submitted,
-            started=len(self._all),
-            rejected=self.rejected,
-            still_waiting=still_waiting,
-            most_waiting=self.most_waiting,
-            decisions=self.decisions,
-            end_time=end_time,
-            waiting=WaitingTime.of(self._all),
-            logged=WaitingTime.of(self._logged) if self._logged else None,
-            users=_by_name(self._users),
-            usage=tuple(sorted(self._used.items())),
-            utilization=self._utilization(cluster),
-            groups=_by_name(self._groups),
-            limits=tuple(sorted(limits, key=_impact)),
-            rejections=tuple(sorted(rejections, key=lambda one: (-one.jobs, one.first_job))),
-            lending=lending,
-            reclaims=tuple(sorted(reclaims, key=lambda one: (-one.jobs, one.kind, one.borrower, one.owner))),
-            budgets=budgets,
-            crossings=crossings,
-            findings=findings,
-        )
+        return {
+            **{name: getattr(self, name) for name in ("submitted", "rejected", "most_waiting")},
+            "started": len(self._all),
+            "waiting": WaitingTime.of(self._all),
+            "logged": WaitingTime.of(self._logged) if self._logged else None,
+            "users": _by_name(self._users),
+            "usage": tuple(sorted(self._used.items())),
+            "utilization": self._utilization(cluster),
+            "groups": _by_name(self._groups),
+            "rejections": tuple(sorted(rejections, key=lambda one: (-one.jobs, one.first_job))),
+            "reclaims": tuple(sorted(reclaims, key=lambda one: (-one.jobs, one.kind, one.borrower, one.owner))),
+        }
 
 
 def _by_name(waits: Mapping[str, Sequence[int]]) -> tuple[tuple[str, WaitingTime], ...]:
     figures = [(name, WaitingTime.of(waited)) for name, waited in waits.items()]
     return tuple(sorted(figures, key=lambda item: (-item[1].total, item[0])))
-
-
-def _impact(limit: LimitSummary) -> tuple[int, int, str, str, str, str]:
-    """Return a sort key: the effect of the limit, and its name to make the order unique."""
-    name = limit.queue_path, str(limit.kind), limit.limit_name, limit.resource or ""
-    return -limit.delayed_seconds, -limit.delayed_jobs, *name

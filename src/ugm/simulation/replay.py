@@ -394,12 +394,12 @@ class _Replay(Player):
         except InvariantError as error:
             findings = error.findings
         budgets, crossings = self._budgets.finish()
-        self._counters.decisions = self.decisions
-        return self._counters.report(
+        return Report(
+            **self._counters.figures(cluster),
+            decisions=self.decisions,
             still_waiting=len(self.waiting),
             end_time=self.now,
-            cluster=cluster,
-            limits=tuple(limit.summary() for limit in self._gauges.configured.values()),
+            limits=self._gauges.limits(),
             lending=self._gauges.lending(self.now),
             budgets=budgets,
             crossings=crossings,

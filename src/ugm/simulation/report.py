@@ -9,13 +9,13 @@ A comparison of replays of one workload under several configurations or orders s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
 from math import sqrt
 from typing import Final, final
 
-from ugm._json_values import JsonObject
+from ugm._json_values import JsonObject, attributes, to_json
 from ugm.partition import ThresholdCrossed
 from ugm.resources import Resource
 
@@ -37,9 +37,19 @@ __all__ = [
 ]
 
 
+class _Row:
+    """A value of a report; its JSON form has its fields."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> JsonObject:
+        """Return the values for JSON, fractions as texts."""
+        return attributes(self, self.__slots__)
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class WaitingTime:
+class WaitingTime(_Row):
     """The waiting times of started jobs.
 
     >>> WaitingTime.of([0, 0, 30, 10])
@@ -71,13 +81,13 @@ class WaitingTime:
         return self.total / self.jobs if self.jobs else 0.0
 
     def to_dict(self) -> JsonObject:
-        """Return the values for JSON."""
-        return {**asdict(self), "mean": round(self.mean, 3)}
+        """Return the values for JSON, with the mean."""
+        return {**attributes(self, self.__slots__), "mean": round(self.mean, 3)}
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class ResourceUse:
+class ResourceUse(_Row):
     """The use of one resource by all jobs."""
 
     resource: str
@@ -99,14 +109,14 @@ class ResourceUse:
         return None if self.available is None else self.mean / self.available if self.available else 0.0
 
     def to_dict(self) -> JsonObject:
-        """Return the use for JSON."""
-        share = self.share
-        return {**asdict(self), "mean": round(self.mean, 3), "share": None if share is None else round(share, 4)}
+        """Return the use for JSON, with the mean and the share."""
+        share = None if self.share is None else round(self.share, 4)
+        return {**attributes(self, self.__slots__), "mean": round(self.mean, 3), "share": share}
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class UserImpact:
+class UserImpact(_Row):
     """The effect of one limit on the jobs of one user."""
 
     user: str
@@ -116,7 +126,7 @@ class UserImpact:
 
 @final
 @dataclass(frozen=True, slots=True)
-class LimitSummary:
+class LimitSummary(_Row):
     """The effect of one configured limit, on one resource or on running applications.
 
     Each delayed job is counted for one limit: the one that denied it when it arrived, or if there were several, the
@@ -153,14 +163,10 @@ class LimitSummary:
         """The kind, the queue, the name and the resource, which no other limit of a report has."""
         return self.kind, self.queue_path, self.limit_name, self.resource
 
-    def to_dict(self) -> JsonObject:
-        """Return the values for JSON."""
-        return {**asdict(self), "kind": str(self.kind), "users": [asdict(impact) for impact in self.users]}
-
 
 @final
 @dataclass(frozen=True, slots=True)
-class BudgetUse:
+class BudgetUse(_Row):
     """The use of one account of a budget in one period.
 
     Amounts are amounts times seconds, and fractions only if weights are.
@@ -185,10 +191,6 @@ class BudgetUse:
     #: The forecast at the end of the replay: when nothing is left at the current rate; None if not in this period.
     exhausted: int | None
 
-    def to_dict(self) -> JsonObject:
-        """Return the values for JSON; fractions as texts."""
-        return {name: str(value) if isinstance(value, Fraction) else value for name, value in asdict(self).items()}
-
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,7 @@ class Crossing:
 
 @final
 @dataclass(frozen=True, slots=True)
-class JobRejection:
+class JobRejection(_Row):
     """Equal jobs that can never start under the configuration, with the reason."""
 
     user: str
@@ -222,14 +224,10 @@ class JobRejection:
     #: The number of the first of them in the workload.
     first_job: int
 
-    def to_dict(self) -> JsonObject:
-        """Return the values for JSON."""
-        return {**asdict(self), "usage": None if self.usage is None else dict(self.usage)}
-
 
 @final
 @dataclass(frozen=True, slots=True)
-class GroupLending:
+class GroupLending(_Row):
     """The amounts of one resource that a group of a quota model borrowed."""
 
     #: The kind of the group: ``elastic group`` or ``quota node``.
@@ -246,7 +244,7 @@ class GroupLending:
 
 @final
 @dataclass(frozen=True, slots=True)
-class GroupReclaim:
+class GroupReclaim(_Row):
     """The jobs that were evicted from one group, so that another one got what it was guaranteed."""
 
     kind: str
@@ -320,21 +318,15 @@ class Report:
         """Return the report for JSON."""
         used = dict(self.usage)
         return {
-            "jobs": {name: getattr(self, name) for name in _JOB_COUNTS},
-            "decisions": self.decisions,
-            "end_time": self.end_time,
+            "jobs": attributes(self, _JOB_COUNTS),
+            **attributes(self, ("decisions", "end_time")),
             "waiting": self.waiting.to_dict(),
-            "logged_waiting": None if self.logged is None else self.logged.to_dict(),
-            "utilization": [use.to_dict() for use in self.utilization],
+            "logged_waiting": to_json(self.logged),
+            "utilization": to_json(self.utilization),
             "usage_correlation": None if self.usage_correlation is None else round(self.usage_correlation, 4),
             "users": [{"user": name, "used": used.get(name, 0), **waiting.to_dict()} for name, waiting in self.users],
             "groups": [{"group": name, **waiting.to_dict()} for name, waiting in self.groups],
-            "limits": [limit.to_dict() for limit in self.limits],
-            "rejections": [rejection.to_dict() for rejection in self.rejections],
-            "lending": [asdict(group) for group in self.lending],
-            "reclaims": [asdict(reclaim) for reclaim in self.reclaims],
-            "budgets": [one.to_dict() for one in self.budgets],
-            "crossings": [one.to_dict() for one in self.crossings],
+            **attributes(self, ("limits", "rejections", "lending", "reclaims", "budgets", "crossings")),
             "verify": {"clean": self.is_clean, "findings": list(self.findings)},
         }
 
@@ -392,7 +384,7 @@ class WaitingComparison:
     def to_dict(self) -> JsonObject:
         """Return the comparison for JSON."""
         changes = [round(change, 3) for change in self.changes]
-        return {"name": self.name, "waiting": [one.to_dict() for one in self.waits], "changes": changes}
+        return {"name": self.name, "waiting": to_json(self.waits), "changes": changes}
 
 
 @final
@@ -414,11 +406,12 @@ class LimitComparison:
 
     def to_dict(self) -> JsonObject:
         """Return the comparison for JSON."""
-        names = {name: getattr(self, name) for name in ("queue_path", "limit_name", "resource")}
-        jobs = [0 if one is None else one.delayed_jobs for one in self.limits]
-        values = [None if one is None else one.limit for one in self.limits]
-        delays = {"delayed_jobs": jobs, "delayed_seconds": list(self.delayed_seconds)}
-        return {"kind": str(self.kind), **names, "limits": values, **delays}
+        return {
+            **attributes(self, ("kind", "queue_path", "limit_name", "resource")),
+            "limits": [None if one is None else one.limit for one in self.limits],
+            "delayed_jobs": [0 if one is None else one.delayed_jobs for one in self.limits],
+            "delayed_seconds": list(self.delayed_seconds),
+        }
 
 
 @final
@@ -455,12 +448,7 @@ class ReplayComparison:
 
     def to_dict(self) -> JsonObject:
         """Return the comparison for JSON, without the reports."""
-        return {
-            "variants": [one.name for one in self.variants],
-            "users": [one.to_dict() for one in self.users],
-            "groups": [one.to_dict() for one in self.groups],
-            "limits": [one.to_dict() for one in self.limits],
-        }
+        return {"variants": [one.name for one in self.variants], **attributes(self, ("users", "groups", "limits"))}
 
 
 def _impact(one: WaitingComparison) -> tuple[int, str]:

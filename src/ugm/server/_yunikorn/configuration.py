@@ -3,47 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from hashlib import sha256
 from typing import Final
 
 from ugm._json_values import Json, JsonMapping, JsonObject
 from ugm.config import dump_config, export_config
 from ugm.config.text import config_data
-from ugm.configuration import SchedulerConfig
+from ugm.configuration import (
+    ChildTemplate,
+    FilterConfig,
+    LimitConfig,
+    NodeSortPolicy,
+    PartitionConfig,
+    PlacementRule,
+    PreemptionConfig,
+    QueueConfig,
+    QueueResources,
+    SchedulerConfig,
+    UserGroupResolver,
+)
 
 __all__ = ["config_json", "config_yaml"]
 
-#: The names of the Go fields by key of the YAML file.
-_GO_NAMES: Final = {
-    "adminacl": "AdminACL",
-    "childtemplate": "ChildTemplate",
-    "create": "Create",
-    "enabled": "Enabled",
-    "filter": "Filter",
-    "groups": "Groups",
-    "guaranteed": "Guaranteed",
-    "limit": "Limit",
-    "limits": "Limits",
-    "max": "Max",
-    "maxapplications": "MaxApplications",
-    "maxresources": "MaxResources",
-    "name": "Name",
-    "nodesortpolicy": "NodeSortPolicy",
-    "parent": "Parent",
-    "partitions": "Partitions",
-    "placementrules": "PlacementRules",
-    "preemption": "Preemption",
-    "properties": "Properties",
-    "queues": "Queues",
-    "quotapreemptionenabled": "QuotaPreemptionEnabled",
-    "resources": "Resources",
-    "resourceweights": "ResourceWeights",
-    "submitacl": "SubmitACL",
-    "type": "Type",
-    "usergroupresolver": "UserGroupResolver",
-    "users": "Users",
-    "value": "Value",
-}
+#: The classes of a configuration that YuniKorn has as well.
+_CLASSES: Final = (
+    *(SchedulerConfig, PartitionConfig, QueueConfig, ChildTemplate, QueueResources, LimitConfig, PlacementRule),
+    *(FilterConfig, NodeSortPolicy, PreemptionConfig, UserGroupResolver),
+)
 #: The fields whose keys are names and not fields.
 _AMOUNTS: Final = ("guaranteed", "max", "maxresources")
 _OPEN: Final = ("properties", "resourceweights", "usergroupresolver")
@@ -56,6 +43,11 @@ _ALWAYS: Final[Mapping[str, Mapping[str, object]]] = {
     "partitions": {"Name": "default", "Queues": []},
     "placementrules": {"Name": ""},
     "queues": {"Name": ""},
+}
+#: The names of the Go fields by key of the YAML file, which is the same name in small letters.
+_GO_NAMES: Final = {
+    name.replace("_", ""): "".join("ACL" if part == "acl" else part.capitalize() for part in name.split("_"))
+    for name in (one.metadata.get("yaml", one.name) or "" for kind in _CLASSES for one in fields(kind))
 }
 #: YuniKorn appends settings of its process to the configuration.
 _PROCESS: Final[JsonMapping] = {"DeadlockDetectionEnabled": False, "DeadlockTimeoutSeconds": 0}

@@ -16,10 +16,9 @@ from ugm._json_values import JsonMapping
 from ugm.budgets import AccountState
 from ugm.partition import ModelReport
 from ugm.resources import VCORE, as_float
-from ugm.server.explanations import shares_of
 from ugm.server.metrics.table import MetricKind, amount_unit, descriptions
+from ugm.server.queries import accounts_of, shares_of
 from ugm.server.views.model_trees import MEASURES, ModelTree, trees_of
-from ugm.server.views.models import accounts_of
 
 __all__ = ["MetricSamples", "add_models"]
 

@@ -80,161 +80,127 @@ def amount_unit(resource: str, amount: int) -> tuple[str, float, dict[str, str]]
     return ("_bytes" if _BYTES.search(resource) else "_units"), as_float(amount), {"resource": resource}
 
 
-def _numbers() -> Iterator[MetricDescription]:
-    yield MetricDescription("ugm_users", "Users with running or pending allocations.")
-    yield MetricDescription("ugm_groups", "Groups with charged usage.")
-    yield MetricDescription("ugm_queues", "Queues, including dynamic queues.")
-    yield MetricDescription("ugm_applications", "Applications that have not ended.")
-    yield MetricDescription("ugm_allocations", "Allocations, including pending ones.")
-    yield MetricDescription("ugm_pending_allocations", "Pending allocations.")
-    yield MetricDescription("ugm_node_capacity", "Sum of the resources of all registered nodes.", is_amount=True)
+#: All metrics: in brackets the labels of those below, then the kind, the name and the sentence of each. An ``amount``
+#: is a gauge for each unit.
+_TABLE: Final = """
+[partition]
+gauge ugm_users: Users with running or pending allocations.
+gauge ugm_groups: Groups with charged usage.
+gauge ugm_queues: Queues, including dynamic queues.
+gauge ugm_applications: Applications that have not ended.
+gauge ugm_allocations: Allocations, including pending ones.
+gauge ugm_pending_allocations: Pending allocations.
+amount ugm_node_capacity: Sum of the resources of all registered nodes.
+[partition queue]
+amount ugm_queue_usage: Usage in and below the queue.
+amount ugm_queue_pending: Pending requests in and below the queue.
+amount ugm_queue_limit: Maximum of the queue; that of the root is the sum of all nodes.
+amount ugm_queue_guaranteed: Guaranteed amount of the queue.
+gauge ugm_queue_running_applications: Running applications in and below the queue.
+gauge ugm_queue_limit_applications: Maximum number of running applications in and below the queue.
+gauge ugm_queue_pending_allocations: Number of pending requests in and below the queue.
+gauge ugm_queue_oldest_pending_seconds: Age of the oldest pending request in and below the queue.
+[partition user]
+amount ugm_user_usage: Usage of the user in all queues.
+gauge ugm_user_running_applications: Running applications in all queues.
+gauge ugm_user_pending_allocations: Number of pending requests in all queues.
+gauge ugm_user_oldest_pending_seconds: Age of the oldest pending request.
+gauge ugm_user_limit_share: Used part of the nearest limit; 1 is all of it.
+[partition user queue]
+amount ugm_user_limit: Each limit of the user.
+amount ugm_user_limit_usage: Usage under each limit.
+gauge ugm_user_limit_applications: Maximum number of running applications.
+gauge ugm_user_limit_running_applications: Running applications under each limit.
+[partition group]
+amount ugm_group_usage: Usage of the group in all queues.
+gauge ugm_group_running_applications: Running applications in all queues.
+gauge ugm_group_limit_share: Used part of the nearest limit; 1 is all of it.
+[partition group queue]
+amount ugm_group_limit: Each limit of the group.
+amount ugm_group_limit_usage: Usage under each limit.
+gauge ugm_group_limit_applications: Maximum number of running applications.
+gauge ugm_group_limit_running_applications: Running applications under each limit.
+[partition outcome]
+counter ugm_preemption_plans: Preemption plans by outcome. Reductions, executed plans and stale plans are separate
+    outcomes.
+[partition]
+gauge ugm_terminating_allocations: Terminating allocations, which count until their release.
+gauge ugm_placed_requests: Pending requests for which a plan has made room.
+gauge ugm_reduction_timers: Queues above their maximum that are to be reduced.
+[partition tree group]
+amount ugm_elastic_group_usage: Usage in and below the elastic group.
+amount ugm_elastic_group_min: Guaranteed minimum.
+amount ugm_elastic_group_max: Maximum; an unlimited resource has none.
+amount ugm_elastic_group_runtime: Amounts that the group may use now.
+amount ugm_elastic_group_request: Running and pending requests in and below the group.
+amount ugm_elastic_group_borrowed: Runtime beyond the minimum in force.
+amount ugm_elastic_group_lent: Minimum in force beyond the runtime, which other groups may use.
+[partition tree node]
+amount ugm_quota_node_usage: Amounts held at and below the node of the quota tree.
+amount ugm_quota_node_quota: Quota of the node.
+amount ugm_quota_node_borrowed: Amounts that consumers of groups in or below the node hold above it.
+amount ugm_quota_node_lent: Amounts that the node itself holds for consumers of groups below it.
+gauge ugm_quota_node_borrowers: Number of consumers that the node holds for groups below it.
+[partition]
+gauge ugm_suspended_models: Quota models of unknown state; they deny every request.
+[partition budget owner scope resource]
+gauge ugm_budget_limit_unit_seconds: Core-seconds of vcore, byte-seconds of memory, or unit-seconds of other resources
+    in the period.
+gauge ugm_budget_settled_unit_seconds: Core-seconds, byte-seconds or unit-seconds used in this period.
+gauge ugm_budget_committed_unit_seconds: Core-seconds, byte-seconds or unit-seconds that are promised and have not
+    happened yet.
+gauge ugm_budget_remaining_unit_seconds: Limit less the settled and committed amounts; negative if it is exceeded.
+[partition kind threshold]
+gauge ugm_threshold_crossed_limits: Number of limits whose usage is above a threshold in percent, by kind of their
+    owner.
+[partition user account]
+gauge ugm_fair_share_position: Place of the user in the order by shares; 1 is the best, and ties share a place.
+gauge ugm_fair_share_entitled_share: Share of the total usage to which the user is entitled.
+gauge ugm_fair_share_usage_share: The user's share of the decayed usage of all users.
+gauge ugm_fair_share_level: Entitled share divided by used share; the largest comes first.
+[partition kind queue resource]
+counter ugm_denials: Denials by kind and queue of the limit; a denial by several limits counts for each.
+[partition event]
+counter ugm_events: Events by kind.
+[source result]
+counter ugm_configuration_changes: Attempts to replace the configuration, by source and result.
+[]
+gauge ugm_configuration_refused: 1 while the configuration file has problems and is not in force, otherwise 0.
+gauge ugm_configuration_unapplied: 1 while the configuration file of the start differs from the stored configuration,
+    otherwise 0.
+[partition]
+histogram ugm_decision_seconds: Duration of decisions.
+gauge ugm_service_leading: 1 if this process leads, otherwise 0.
+gauge ugm_service_term: Term of the leader.
+[partition state]
+gauge ugm_service_sessions: Sessions of clients by state.
+[partition]
+gauge ugm_service_waiting_operations: Operations that wait for their commit.
+histogram ugm_service_operation_seconds: Duration of operations.
+histogram ugm_service_commit_seconds: Duration of commits.
+gauge ugm_service_log_available: 1 if the log accepts changes, otherwise 0.
+gauge ugm_service_change: Number of the last durable change in the log.
+gauge ugm_service_standbys: Processes that stand by.
+[partition standby address]
+gauge ugm_service_standby_lag_changes: Durable changes that the standby lacks.
+gauge ugm_service_standby_age_seconds: Age of the state of the standby.
+"""
 
 
-def _queues() -> Iterator[MetricDescription]:
-    labels = ("partition", "queue")
-    for name, sentence in (
-        ("usage", "Usage in and below the queue."),
-        ("pending", "Pending requests in and below the queue."),
-        ("limit", "Maximum of the queue; that of the root is the sum of all nodes."),
-        ("guaranteed", "Guaranteed amount of the queue."),
-    ):
-        yield MetricDescription(f"ugm_queue_{name}", sentence, labels, is_amount=True)
-    for name, sentence in (
-        ("running_applications", "Running applications in and below the queue."),
-        ("limit_applications", "Maximum number of running applications in and below the queue."),
-        ("pending_allocations", "Number of pending requests in and below the queue."),
-        ("oldest_pending_seconds", "Age of the oldest pending request in and below the queue."),
-    ):
-        yield MetricDescription(f"ugm_queue_{name}", sentence, labels)
-
-
-def _owners(kind: str) -> Iterator[MetricDescription]:
-    labels, name = ("partition", kind), f"ugm_{kind}"
-    limited = (*labels, "queue")
-    yield MetricDescription(f"{name}_usage", f"Usage of the {kind} in all queues.", labels, is_amount=True)
-    yield MetricDescription(f"{name}_running_applications", "Running applications in all queues.", labels)
-    if kind == "user":
-        yield MetricDescription(f"{name}_pending_allocations", "Number of pending requests in all queues.", labels)
-        yield MetricDescription(f"{name}_oldest_pending_seconds", "Age of the oldest pending request.", labels)
-    yield MetricDescription(f"{name}_limit_share", "Used part of the nearest limit; 1 is all of it.", labels)
-    yield MetricDescription(f"{name}_limit", f"Each limit of the {kind}.", limited, is_amount=True)
-    yield MetricDescription(f"{name}_limit_usage", "Usage under each limit.", limited, is_amount=True)
-    yield MetricDescription(f"{name}_limit_applications", "Maximum number of running applications.", limited)
-    yield MetricDescription(f"{name}_limit_running_applications", "Running applications under each limit.", limited)
-
-
-def _preemption() -> Iterator[MetricDescription]:
-    labels = ("partition", "outcome")
-    sentence = "Preemption plans by outcome. Reductions, executed plans and stale plans are separate outcomes."
-    yield MetricDescription("ugm_preemption_plans", sentence, labels, MetricKind.COUNTER)
-    yield MetricDescription("ugm_terminating_allocations", "Terminating allocations, which count until their release.")
-    yield MetricDescription("ugm_placed_requests", "Pending requests for which a plan has made room.")
-    yield MetricDescription("ugm_reduction_timers", "Queues above their maximum that are to be reduced.")
-
-
-def _trees() -> Iterator[MetricDescription]:
-    labels = ("partition", "tree", "group")
-    for name, sentence in (
-        ("usage", "Usage in and below the elastic group."),
-        ("min", "Guaranteed minimum."),
-        ("max", "Maximum; an unlimited resource has none."),
-        ("runtime", "Amounts that the group may use now."),
-        ("request", "Running and pending requests in and below the group."),
-        ("borrowed", "Runtime beyond the minimum in force."),
-        ("lent", "Minimum in force beyond the runtime, which other groups may use."),
-    ):
-        yield MetricDescription(f"ugm_elastic_group_{name}", sentence, labels, is_amount=True)
-    labels = ("partition", "tree", "node")
-    for name, sentence in (
-        ("usage", "Amounts held at and below the node of the quota tree."),
-        ("quota", "Quota of the node."),
-        ("borrowed", "Amounts that consumers of groups in or below the node hold above it."),
-        ("lent", "Amounts that the node itself holds for consumers of groups below it."),
-    ):
-        yield MetricDescription(f"ugm_quota_node_{name}", sentence, labels, is_amount=True)
-    yield MetricDescription(
-        "ugm_quota_node_borrowers", "Number of consumers that the node holds for groups below it.", labels
-    )
-    yield MetricDescription("ugm_suspended_models", "Quota models of unknown state; they deny every request.")
-
-
-def _budgets() -> Iterator[MetricDescription]:
-    labels = ("partition", "budget", "owner", "scope", "resource")
-    for name, sentence in (
-        ("limit", "Core-seconds of vcore, byte-seconds of memory, or unit-seconds of other resources in the period."),
-        ("settled", "Core-seconds, byte-seconds or unit-seconds used in this period."),
-        ("committed", "Core-seconds, byte-seconds or unit-seconds that are promised and have not happened yet."),
-        ("remaining", "Limit less the settled and committed amounts; negative if it is exceeded."),
-    ):
-        yield MetricDescription(f"ugm_budget_{name}_unit_seconds", sentence, labels)
-
-
-def _thresholds() -> Iterator[MetricDescription]:
-    labels = ("partition", "kind", "threshold")
-    sentence = "Number of limits whose usage is above a threshold in percent, by kind of their owner."
-    yield MetricDescription("ugm_threshold_crossed_limits", sentence, labels)
-
-
-def _shares() -> Iterator[MetricDescription]:
-    labels = ("partition", "user", "account")
-    yield MetricDescription(
-        "ugm_fair_share_position",
-        "Place of the user in the order by shares; 1 is the best, and ties share a place.",
-        labels,
-    )
-    yield MetricDescription(
-        "ugm_fair_share_entitled_share", "Share of the total usage to which the user is entitled.", labels
-    )
-    yield MetricDescription("ugm_fair_share_usage_share", "The user's share of the decayed usage of all users.", labels)
-    yield MetricDescription(
-        "ugm_fair_share_level", "Entitled share divided by used share; the largest comes first.", labels
-    )
-
-
-def _events() -> Iterator[MetricDescription]:
-    counter = MetricKind.COUNTER
-    labels = ("partition", "kind", "queue", "resource")
-    sentence = "Denials by kind and queue of the limit; a denial by several limits counts for each."
-    yield MetricDescription("ugm_denials", sentence, labels, counter)
-    yield MetricDescription("ugm_events", "Events by kind.", ("partition", "event"), counter)
-    sentence = "Attempts to replace the configuration, by source and result."
-    yield MetricDescription("ugm_configuration_changes", sentence, ("source", "result"), counter)
-    sentence = "1 while the configuration file has problems and is not in force, otherwise 0."
-    yield MetricDescription("ugm_configuration_refused", sentence, ())
-    sentence = "1 while the configuration file of the start differs from the stored configuration, otherwise 0."
-    yield MetricDescription("ugm_configuration_unapplied", sentence, ())
-    yield MetricDescription("ugm_decision_seconds", "Duration of decisions.", kind=MetricKind.HISTOGRAM)
-
-
-def _services() -> Iterator[MetricDescription]:
-    yield MetricDescription("ugm_service_leading", "1 if this process leads, otherwise 0.")
-    yield MetricDescription("ugm_service_term", "Term of the leader.")
-    yield MetricDescription("ugm_service_sessions", "Sessions of clients by state.", ("partition", "state"))
-    yield MetricDescription("ugm_service_waiting_operations", "Operations that wait for their commit.")
-    yield MetricDescription("ugm_service_operation_seconds", "Duration of operations.", kind=MetricKind.HISTOGRAM)
-    yield MetricDescription("ugm_service_commit_seconds", "Duration of commits.", kind=MetricKind.HISTOGRAM)
-    yield MetricDescription("ugm_service_log_available", "1 if the log accepts changes, otherwise 0.")
-    yield MetricDescription("ugm_service_change", "Number of the last durable change in the log.")
-    yield MetricDescription("ugm_service_standbys", "Processes that stand by.")
-    labels = ("partition", "standby", "address")
-    yield MetricDescription("ugm_service_standby_lag_changes", "Durable changes that the standby lacks.", labels)
-    yield MetricDescription("ugm_service_standby_age_seconds", "Age of the state of the standby.", labels)
+def _parsed(table: str) -> Iterator[MetricDescription]:
+    labels: tuple[str, ...] = ()
+    for line in table.replace("\n    ", " ").strip().splitlines():
+        if line.startswith("["):
+            labels = tuple(line.strip("[]").split())
+            continue
+        heading, _, sentence = line.partition(": ")
+        kind, name = heading.split()
+        is_amount = kind == "amount"
+        yield MetricDescription(name, sentence, labels, MetricKind("gauge" if is_amount else kind), is_amount)
 
 
 #: All metrics, in the order of the exposition.
-METRICS: Final[tuple[MetricDescription, ...]] = (
-    *_numbers(),
-    *_queues(),
-    *_owners("user"),
-    *_owners("group"),
-    *_preemption(),
-    *_trees(),
-    *_budgets(),
-    *_thresholds(),
-    *_shares(),
-    *_events(),
-    *_services(),
-)
+METRICS: Final[tuple[MetricDescription, ...]] = tuple(_parsed(_TABLE))
 
 
 @cache

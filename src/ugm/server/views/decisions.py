@@ -29,7 +29,6 @@ from ugm.partition.interface.operations import Role
 from ugm.preemption import PreemptionPlan, ReductionPlan
 from ugm.queues import Placement
 from ugm.resources import Resource, optional_dict
-from ugm.server.explanations import answer_dict, explain_request
 from ugm.server.http.payloads import ApiError, require_found
 from ugm.server.interface.fields import (
     Duration,
@@ -47,6 +46,7 @@ from ugm.server.interface.fields import (
 from ugm.server.interface.operations import AllocationIds, Grant
 from ugm.server.interface.route import Call, Routes, ServedPartition
 from ugm.server.interface.schemas import Object, ViolationWithHolders, with_text
+from ugm.server.queries import answer_dict, explain_request
 
 __all__ = ["ROUTES"]
 

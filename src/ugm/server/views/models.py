@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import nsmallest
-from math import inf
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict
+from typing import Annotated, Final, Literal, TypeAlias, TypedDict
 
 from msgspec import Meta, Struct, structs
 
 from ugm.budgets import AccountState, BudgetChange, BudgetChangeKind
-from ugm.fairness.model import explain_shares
 from ugm.fairness.rank import RankExplanation
-from ugm.partition import ModelReport, ThresholdCrossed, ThresholdWatch
+from ugm.partition import ThresholdCrossed, ThresholdWatch
 from ugm.partition.interface.operations import Role
-from ugm.resources import Resource, as_float
-from ugm.server.explanations import shares_of
+from ugm.resources import Resource
 from ugm.server.interface.fields import Name, Offset, PageSize, Text
 from ugm.server.interface.route import Call, Routes, ServedPartition
 from ugm.server.interface.schemas import Object
-from ugm.server.views.lists import contains, natural_key
+from ugm.server.queries import account_dict, account_reports, accounts_of, explain_shares_of, listed_accounts, shares_of
 
-__all__ = ["ROUTES", "accounts_of", "logged_update"]
+__all__ = ["ROUTES", "logged_update"]
 
 ROUTES: Final = Routes()
-#: The name of the class of quota models with accounts.
-_MODEL: Final = "Budgets"
 _Sort: TypeAlias = Literal["exhausted", "name", "remaining", "share"]
-
-#: The value by which accounts are sorted, the smallest first.
-_RANKS: Final[Mapping[str, Callable[[AccountState], Any]]] = {
-    "exhausted": lambda account: inf if account.exhausted is None else account.exhausted,
-    "name": lambda _: 0,
-    "remaining": lambda account: account.remaining,
-    "share": lambda account: -account.share,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +48,10 @@ def budgets(
     sort: _Sort = "share",
 ) -> BudgetAccounts:
     """List the accounts of budgets, those with the largest used part of their limit first, or in another order."""
-    reports, rank = served.partition.model_reports(), _RANKS[sort]
-    found = [
-        one
-        for one in accounts_of(reports)
-        if budget in ("", one.budget) and owner in ("", one.owner) and contains(search, (one.budget, one.owner))
-    ]
-    names = ((natural_key(one.budget), natural_key(one.owner), one.resource) for one in found)
-    ranked = ((rank(one), name, number) for number, (one, name) in enumerate(zip(found, names, strict=True)))
-    page = nsmallest(offset + limit, ranked)[offset:]
-    rows = ({**found[at].to_dict(), "share": as_float(found[at].share)} for *_, at in page)
-    return BudgetAccounts(max((one.state["now"] for one in _with_accounts(reports)), default=None), len(found), [*rows])
-
-
-def accounts_of(reports: Iterable[ModelReport]) -> list[AccountState]:
-    """Return the accounts in the reports of quota models."""
-    return [AccountState.from_dict(one) for report in _with_accounts(reports) for one in report.state["accounts"]]
-
-
-def _with_accounts(reports: Iterable[ModelReport]) -> list[ModelReport]:
-    return [report for report in reports if report.model == _MODEL and not report.is_suspended]
+    reports = served.partition.model_reports()
+    found = listed_accounts(accounts_of(reports), sort=sort, search=search, budget=budget, owner=owner)
+    now = max((one.state["now"] for one in account_reports(reports)), default=None)
+    return BudgetAccounts(now, len(found), [account_dict(one) for one in found[offset : offset + limit]])
 
 
 class Change(Struct, forbid_unknown_fields=True):
@@ -160,14 +130,15 @@ def shares(
     second: Name = "",
 ) -> Shares:
     """List the users by their shares, the best first, with their accounts, and explain the order of two users."""
-    report = shares_of(served.partition.model_reports())
+    reports = served.partition.model_reports()
+    report = shares_of(reports)
     if report is None or report.definition is None:
         return Shares(None, 0, [], [], None)
     users = [user for user in report.state["users"] if search.lower() in user["path"].lower()]
     listed = users[offset : offset + limit]
     # The accounts that contain some of the users.
     accounts = [one for one in report.state["accounts"] if any(f"{one['path']}/" in user["path"] for user in listed)]
-    explanation = explain_shares(report.definition, report.state, first, second).to_dict() if first and second else None
+    explanation = explain_shares_of(reports, first, second) if first and second else None
     return Shares(report.state["as_of"], len(users), listed, accounts, explanation)
 
 

@@ -18,7 +18,7 @@ from ugm.server.http.payloads import ApiError, require_found
 from ugm.server.interface.fields import Name, Number, Offset, PageSize, QueuePath, Text
 from ugm.server.interface.route import Routes, ServedPartition
 from ugm.server.interface.schemas import Object
-from ugm.server.views.lists import contains, first_page
+from ugm.server.queries import contains, first_page
 from ugm.service.protocol.status import ServiceStatus
 
 __all__ = ["ROUTES", "PartitionSummary", "partition"]

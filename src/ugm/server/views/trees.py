@@ -13,7 +13,7 @@ from ugm.resources import Resource
 from ugm.server.http.payloads import require_found
 from ugm.server.interface.fields import Name, Offset, PageSize, Text
 from ugm.server.interface.route import Routes, ServedPartition
-from ugm.server.views.lists import natural_key
+from ugm.server.queries import natural_key
 from ugm.server.views.model_trees import MEASURES, BorrowingConsumer, ModelTree, ShownRow, TreeItem, trees_of
 
 __all__ = ["ROUTES"]

@@ -16,7 +16,7 @@ from ugm.server.http.payloads import plain, require_found
 from ugm.server.interface.fields import Name, Offset, PageSize, QueuePath, Text
 from ugm.server.interface.route import Routes, ServedPartition
 from ugm.server.interface.schemas import Object
-from ugm.server.views.lists import natural_key
+from ugm.server.queries import natural_key
 
 __all__ = ["ROUTES", "queue_rows"]
 

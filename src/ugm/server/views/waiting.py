@@ -16,7 +16,7 @@ from ugm.resources import Resource, sum_of
 from ugm.server.interface.fields import Name, Offset, PageSize, QueuePath, Text
 from ugm.server.interface.route import Routes, ServedPartition
 from ugm.server.interface.schemas import Object, ViolationWithHolders
-from ugm.server.views.lists import contains, natural_key
+from ugm.server.queries import contains, natural_key
 
 __all__ = ["ROUTES"]
 
