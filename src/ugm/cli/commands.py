@@ -122,26 +122,27 @@ def render_differences(found: list[PartitionDifference], console: Console, *, ti
 
 
 def _render(difference: PartitionDifference, console: Console) -> None:
-    queues, limits, _, orders, models, schedules = difference.changes
-    if queues:
-        section(console, "Queues", _change_table(queues))
-    if limits:
-        section(console, "Limits", _change_table(limits))
-    if orders:
-        rows = table("", "queue", rows=((_sign("~"), path) for path in orders), folded=("queue",))
-        section(console, "Order of groups, which determines the group of a user", rows)
-    if difference.changes.placement_rules:
-        section(console, "Placement rules", _rule_table(difference))
-    if models:
-        section(console, "Quota models", _change_table(models))
-    if schedules:
-        section(console, "Schedules", _change_table(schedules))
-    if difference.risks:
-        rows = table("limit", rows=((str(risk),) for risk in difference.risks), folded=("limit",))
-        section(console, "Risks: limits that fall by more than 10 %", rows)
-    if difference.warnings:
-        rows = table("queue", rows=((warning,) for warning in difference.warnings), folded=("queue",))
-        section(console, "Warnings: queues that deny every request", rows)
+    changed = difference.changes
+    sections = (
+        ("Queues", _change_table(changed.queues)),
+        ("Limits", _change_table(changed.limits)),
+        (
+            "Order of groups, which determines the group of a user",
+            table("", "queue", rows=((_sign("~"), path) for path in changed.group_orders), folded=("queue",)),
+        ),
+        ("Placement rules", _rule_table(difference)),
+        ("Quota models", _change_table(changed.models)),
+        ("Schedules", _change_table(changed.schedules)),
+        ("Risks: limits that fall by more than 10 %", _listing("limit", difference.risks)),
+        ("Warnings: queues that deny every request", _listing("queue", difference.warnings)),
+    )
+    for heading, rows in sections:
+        if rows.row_count:
+            section(console, heading, rows)
+
+
+def _listing(column: str, found: Iterable[object]) -> Table:
+    return table(column, rows=((str(one),) for one in found), folded=(column,))
 
 
 def _change_table(found: Iterable[ConfigChange]) -> Table:
@@ -162,7 +163,9 @@ def _rows(first: Sequence[str], details: Iterable[Detail]) -> Iterator[list[str 
 def _rule_table(difference: PartitionDifference) -> Table:
     """Return a table of all rules, because their order matters; added and removed rules have a sign."""
     before, after = (
-        [", ".join(_parts(rule)) for rule in side.placement_rules] if side else []
+        [", ".join(_parts(rule)) for rule in side.placement_rules]
+        if side and difference.changes.placement_rules
+        else []
         for side in (difference.before, difference.after)
     )
     rows: list[tuple[str | Text, str]] = []

@@ -10,7 +10,7 @@ import logging
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -29,15 +29,12 @@ from ugm.server import History, serving
 from ugm.server.serving import ServerSignals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from starlette.applications import Starlette
 
-    from ugm.service import ServiceStatus
+    from ugm.service import Service, ServiceStatus
 
     #: The functions that return the status of a service, by name of its partition.
     _Services = dict[str, Callable[[], ServiceStatus]]
-    from ugm.service import Service
 
 __all__ = [
     "HOST",
@@ -162,12 +159,12 @@ def _security(options: JsonObject) -> Any:  # noqa: ANN401 - of an extra
 )
 @click.option(
     "--token-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_FILE,
     help="A file that contains only the token of operators, of at least 16 characters.",
 )
 @click.option(
     "--decide-token-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_FILE,
     help="A file that contains only the token with which clients may use the partitions over REST.",
 )
 @click.option(

@@ -17,6 +17,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias, cast, final
@@ -133,37 +134,26 @@ def _require_free(places: asyncio.Semaphore) -> None:
 
 
 @final
+@dataclass(eq=False)
 class RequestDispatcher:
-    """Creates the endpoints of the routes of one server.
+    """Creates the endpoints of the routes of one server."""
 
-    Args:
-        state: the objects that the endpoints use.
-        tokens: the tokens of clients that may change something.
-        audit: records the changes that are rejected.
-        bounds: the bounds of requests.
-        clock: returns the time, in seconds since 1970.
-    """
+    #: The objects that the endpoints use.
+    state: ServerState
+    #: The tokens of clients that may change something.
+    tokens: Tokens
+    #: Records the changes that are rejected.
+    audit: AuditLog
+    bounds: RequestBounds
+    #: Returns the time, in seconds since 1970.
+    clock: Callable[[], float]
 
-    __slots__ = ("_answers", "_audit", "_bounds", "_clock", "_configs", "_places", "_state", "_tokens")
-
-    def __init__(
-        self,
-        state: ServerState,
-        tokens: Tokens,
-        audit: AuditLog,
-        bounds: RequestBounds,
-        clock: Callable[[], float],
-    ) -> None:
-        self._clock: Final = clock
-        self._answers: Final = IdempotentAnswers()
-        self._state: Final = state
-        self._tokens: Final = tokens
-        self._audit: Final = audit
-        self._bounds: Final = bounds
+    def __post_init__(self) -> None:
+        self._answers = IdempotentAnswers()
         #: The places of requests. They are taken in the event loop, without waiting.
-        self._places: Final = asyncio.Semaphore(bounds.waiting)
+        self._places = asyncio.Semaphore(self.bounds.waiting)
         #: Configurations take longest to read.
-        self._configs: Final = asyncio.Semaphore(bounds.configurations)
+        self._configs = asyncio.Semaphore(self.bounds.configurations)
 
     def endpoint(self, routes: Mapping[str, Route]) -> _Endpoint:
         """Return the endpoint for a path, with the route of each method."""
@@ -173,13 +163,13 @@ class RequestDispatcher:
             route = routes["GET" if request.method == "HEAD" else request.method]
             client = request.client.host if request.client else "unknown"
             only_json = request.headers.get("accept", "") == "application/json"
-            call = Call(self._audit, route.role, client, accepts_only_json=only_json)
+            call = Call(self.audit, route.role, client, accepts_only_json=only_json)
             try:
                 self._authenticate(route, request, call)
                 return await self._response(route, request, call)
             except ApiError as error:
                 if route.role is not Role.VIEWER and not call.is_audited:
-                    self._audit.write_rejection(request.scope, route.role.name.lower(), error.code)
+                    self.audit.write_rejection(request.scope, route.role.name.lower(), error.code)
                 return error_response(error, is_yunikorn=route.is_yunikorn)
 
         return endpoint
@@ -187,21 +177,21 @@ class RequestDispatcher:
     def _authenticate(self, route: Route, request: Request, call: Call) -> None:
         try:
             if route.role is not Role.VIEWER:
-                self._tokens.require(request, route.role)
+                self.tokens.require(request, route.role)
         except ApiError as error:
-            self._audit.write_failure(request.scope, error.code)
+            self.audit.write_failure(request.scope, error.code)
             call.is_audited = True
             raise
 
     async def _response(self, route: Route, request: Request, call: Call) -> Response:
-        arguments, target = parse_parameters(request, route), cast("object", self._state)
+        arguments, target = parse_parameters(request, route), cast("object", self.state)
         places = self._configs if route.reads_config else self._places
         # Before the body is read, which may be large and slow.
         _require_free(places)
         if "partition" in request.path_params:
-            target = require_found("partition", request.path_params["partition"], self._state.partitions.get)
-        body, content = await parse_body(request, route, self._bounds)
-        as_of = self._clock()
+            target = require_found("partition", request.path_params["partition"], self.state.partitions.get)
+        body, content = await parse_body(request, route, self.bounds)
+        as_of = self.clock()
 
         def answer() -> Payload:
             return _payload(route, target, call, {**arguments, **body})
