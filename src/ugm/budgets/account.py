@@ -116,7 +116,7 @@ class Account:
         now: the time, in seconds.
     """
 
-    __slots__ = ("_ending", "_ends", "_last", "history", "next_end", "owner", "promised", "terms", "weighted_ends")
+    __slots__ = ("_ending", "_ends", "_last", "history", "owner", "promised", "terms", "weighted_ends")
 
     history: History
     #: The sums of the amounts, and of amounts times ends, of the promised ends.
@@ -124,8 +124,6 @@ class Account:
     weighted_ends: int
     #: A heap of promised ends, which may contain withdrawn ones.
     _ends: list[int]
-    #: The first end in the heap; `NEVER` if it is empty.
-    next_end: int
     #: The sum of the amounts of the claims by their promised end. No amount is 0.
     _ending: dict[int, int]
     #: The last promised end, unless it was withdrawn.
@@ -140,16 +138,13 @@ class Account:
     def clear_promises(self) -> None:
         """Forget all promised ends."""
         self.promised = self.weighted_ends = 0
-        self._ends, self._ending, self._last, self.next_end = [], {}, 0, NEVER
+        self._ends, self._ending, self._last = [], {}, 0
 
     # Changes
 
     def add(self, wanted: int, until: int | None, now: int) -> None:
         """Count a claim from now on, or no longer if *wanted* is negative."""
-        # Every allocation executes this method and `Budgets.check`, so they execute as few instructions as possible.
-        period, end, spent, rate, bonus = self.history
-        if end <= now:
-            period, end, spent, rate, bonus = self._close_periods(now)
+        period, end, spent, rate, bonus = self._close_periods(now)
         self.history = period, end, spent - wanted * now, rate + wanted, bonus
         if until is None or until <= now:
             return
@@ -159,7 +154,7 @@ class Account:
         if until not in ending:
             ending[until] = wanted
             heappush(self._ends, until)
-            self._last, self.next_end = max(self._last, until), self._ends[0]
+            self._last = max(self._last, until)
         elif amount := ending[until] + wanted:
             ending[until] = amount
         else:
@@ -208,6 +203,11 @@ class Account:
         return self.terms.amount + bonus, end
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """The budget, the owner and the resource."""
+        return self.terms.budget.name, self.owner, self.terms.resource
+
+    @property
     def rate(self) -> int:
         """The usage per second."""
         return self.history[3]
@@ -224,7 +224,6 @@ class Account:
             amount = self._ending.pop(until, 0)
             self.promised -= amount
             self.weighted_ends -= amount * until
-        self.next_end = self._ends[0] if self._ends else NEVER
         return self.weighted_ends - self.promised * now
 
     def violation(self, amounts: Mapping[str, int], until: int | None, now: int) -> BudgetViolation | None:
@@ -238,19 +237,19 @@ class Account:
         wanted = self.terms.wanted(amounts)
         if not wanted:
             return None
-        left = self.left(now)
         if self.terms.is_safe and until is None:
             return self._unpromised()
-        requested = self.promise(amounts, until, now)
+        left, requested = self.left(now), self.promise(wanted, until, now)
         if left > 0 and (not self.terms.is_safe or requested + self.committed(now) <= left):
             return None
         return self._denial(requested, left, now)
 
     # Denials
 
-    def promise(self, amounts: Mapping[str, int], until: int | None, now: int) -> int:
+    @staticmethod
+    def promise(wanted: int, until: int | None, now: int) -> int:
         """Return what a claim promises to use from now on; 0 if it promises nothing."""
-        return 0 if until is None or until <= now else self.terms.wanted(amounts) * (until - now)
+        return 0 if until is None or until <= now else wanted * (until - now)
 
     def never(self, promised: int, now: int) -> BudgetViolation | None:
         """Return the denial of claims with a sum of promises that cannot fit in any period; None if they can."""

@@ -147,11 +147,11 @@ class Coverage:
         RequestError: a budget of an elastic group or quota node has no such function.
     """
 
-    __slots__ = ("_budgets", "_chains", "_groups", "_users")
-
     def __init__(self, budgets: Sequence[Budget], chains: Mapping[Scope, ChainFinder]) -> None:
         self._budgets: Final = tuple(budgets)
         self._chains: Final = dict(chains)
+        #: Whether the owners depend on more than the user and the queue of a claim.
+        self.depends_on_claim: Final = bool(chains)
         #: The users and the groups that budgets of a queue name.
         self._users: Final = _named(budgets, Scope.USER)
         self._groups: Final = _named(budgets, Scope.GROUP)
@@ -159,11 +159,6 @@ class Coverage:
             if budget.scope in (Scope.ELASTIC_GROUP, Scope.QUOTA_NODE) and budget.scope not in chains:
                 reason = f"a function that returns the {budget.scope}s of a claim is needed"
                 raise RequestError("budgets", budget.name, reason)
-
-    @property
-    def depends_on_claim(self) -> bool:
-        """True if the owners depend on more than the user and the queue of a claim."""
-        return bool(self._chains)
 
     def owners(self, claim: Claim) -> Iterator[tuple[Budget, str]]:
         """Yield each budget that covers a claim, with the owner of its account, in the order of the budgets."""

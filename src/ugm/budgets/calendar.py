@@ -9,7 +9,7 @@ The time of a call does not depend on the distance between the periods.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from datetime import date, tzinfo
 from functools import lru_cache
 from typing import Final, final
@@ -24,33 +24,42 @@ _WEEKDAY: Final = 3
 _MONTHS: Final = 12
 
 
-class Calendar(ABC):
-    """The periods of one kind."""
+class Calendar:
+    """The periods of one kind in a time zone.
 
-    __slots__ = ()
+    Args:
+        zone: the time zone.
+        index_of: returns the index of the period of a date.
+        first_day: returns the ordinal of the first day of a period, as in `datetime.date`.
+    """
 
-    @abstractmethod
+    def __init__(self, zone: tzinfo, index_of: Callable[[date], int], first_day: Callable[[int], int]) -> None:
+        self._zone: Final = zone
+        self._index_of: Final = index_of
+        self._first_day: Final = first_day
+
+    def day_of(self, second: int) -> date:
+        """Return the date of a second."""
+        return date.fromordinal(local_day(second, self._zone))
+
     def index(self, second: int) -> int:
         """Return the index of the period of a second."""
+        index = self._index_of(self.day_of(second))
+        # A clock that is set back across midnight returns to the date before, whose period has ended.
+        return index + 1 if second >= self.end(index) else index
 
-    @abstractmethod
     def start(self, index: int) -> int:
         """Return the first second of a period; `NEVER` after the year 9999."""
+        return local_second(self._first_day(index), self._zone)
 
     def end(self, index: int) -> int:
         """Return the first second of the next period."""
         return self.start(index + 1)
 
-    @abstractmethod
-    def day_of(self, second: int) -> date:
-        """Return the date of a second."""
-
 
 @final
 class _Forever(Calendar):
     """One period without an end."""
-
-    __slots__ = ()
 
     def index(self, second: int) -> int:  # noqa: ARG002 - there is one period
         return 0
@@ -58,76 +67,15 @@ class _Forever(Calendar):
     def start(self, index: int) -> int:
         return -NEVER if index <= 0 else NEVER
 
-    def day_of(self, second: int) -> date:
-        return date.fromordinal(EPOCH + second // DAY)
 
+def _months(zone: tzinfo, length: int) -> Calendar:
+    """Return periods of some months each."""
 
-class _Dated(Calendar):
-    """Periods that begin with a date."""
-
-    __slots__ = ("_zone",)
-
-    def __init__(self, zone: tzinfo) -> None:
-        self._zone: Final = zone
-
-    @abstractmethod
-    def _index_of(self, day: date) -> int:
-        """Return the index of the period of a date."""
-
-    @abstractmethod
-    def _first_day(self, index: int) -> int:
-        """Return the ordinal of the first day of a period, as in `datetime.date`."""
-
-    def day_of(self, second: int) -> date:
-        return date.fromordinal(local_day(second, self._zone))
-
-    def index(self, second: int) -> int:
-        index = self._index_of(self.day_of(second))
-        # A clock that is set back across midnight returns to the date before, whose period has ended.
-        return index + 1 if second >= self.end(index) else index
-
-    def start(self, index: int) -> int:
-        return local_second(self._first_day(index), self._zone)
-
-
-@final
-class _Days(_Dated):
-    __slots__ = ()
-
-    def _index_of(self, day: date) -> int:
-        return day.toordinal() - EPOCH
-
-    def _first_day(self, index: int) -> int:
-        return EPOCH + index
-
-
-@final
-class _Weeks(_Dated):
-    __slots__ = ()
-
-    def _index_of(self, day: date) -> int:
-        return (day.toordinal() - EPOCH + _WEEKDAY) // 7
-
-    def _first_day(self, index: int) -> int:
-        return EPOCH + 7 * index - _WEEKDAY
-
-
-@final
-class _Months(_Dated):
-    """Periods of some months each."""
-
-    __slots__ = ("_length",)
-
-    def __init__(self, zone: tzinfo, length: int) -> None:
-        super().__init__(zone)
-        self._length: Final = length
-
-    def _index_of(self, day: date) -> int:
-        return (day.year * _MONTHS + day.month - 1) // self._length
-
-    def _first_day(self, index: int) -> int:
-        year, month = divmod(index * self._length, _MONTHS)
+    def first_day(index: int) -> int:
+        year, month = divmod(index * length, _MONTHS)
         return date(year, month + 1, 1).toordinal() if year <= date.max.year else LAST_DAY + 1
+
+    return Calendar(zone, lambda day: (day.year * _MONTHS + day.month - 1) // length, first_day)
 
 
 @lru_cache(maxsize=256)
@@ -138,19 +86,14 @@ def calendar_of(period: Period, zone: str) -> Calendar:
         RequestError: there is no such time zone.
     """
     found = zone_of(zone)
-    match period:
-        case Period.NONE:
-            return _Forever()
-        case Period.DAY:
-            return _Days(found)
-        case Period.WEEK:
-            return _Weeks(found)
-        case Period.MONTH:
-            return _Months(found, 1)
-        case Period.QUARTER:
-            return _Months(found, 3)
-        case Period.YEAR:
-            return _Months(found, _MONTHS)
+    if period is Period.NONE:
+        return _Forever(found, date.toordinal, int)
+    if period is Period.DAY:
+        return Calendar(found, lambda day: day.toordinal() - EPOCH, lambda index: EPOCH + index)
+    if period is Period.WEEK:
+        first = EPOCH - _WEEKDAY
+        return Calendar(found, lambda day: (day.toordinal() - first) // 7, lambda index: first + 7 * index)
+    return _months(found, {Period.MONTH: 1, Period.QUARTER: 3, Period.YEAR: _MONTHS}[period])
 
 
 def date_text(day: date) -> str:

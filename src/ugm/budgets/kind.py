@@ -17,7 +17,7 @@ from ugm.errors import RequestError, quote
 from ugm.identity import MAX_NAME, canonical_path, is_name
 from ugm.model import BUDGET, AccountState, Period, ReportingModel
 
-__all__ = ["KIND", "UNITS", "declared_budget", "declared_budgets"]
+__all__ = ["KIND", "UNITS", "declared_budget"]
 
 #: The seconds of each time unit.
 UNITS: Final[Mapping[BudgetUnit, int]] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
@@ -51,22 +51,8 @@ def declared_budget(config: BudgetConfig) -> Budget:
     )
 
 
-def declared_budgets(
-    configs: Iterable[BudgetConfig], elastic_groups: ChainFinder | None, quota_nodes: ChainFinder | None
-) -> Budgets:
-    """Return the model of the budgets that a configuration declares.
-
-    Args:
-        configs: the budgets.
-        elastic_groups: returns the elastic group of a claim and those above it; None if there are no such groups.
-        quota_nodes: returns the nodes of a claim in all quota trees, as ``tree/node``; None if there are no trees.
-
-    Raises:
-        RequestError: a budget is invalid, or two have the same name.
-    """
-    return Budgets(map(declared_budget, configs), elastic_groups=elastic_groups, quota_nodes=quota_nodes)
-
-
+#: The path of the budgets in a partition.
+_BUDGETS: Final[Path] = ("ugm", "budgets")
 #: The fields that name the owner of a budget.
 _OWNERS: Final = ("user", "group", "elastic_group", "quota_node")
 
@@ -94,7 +80,8 @@ class _BudgetKind(ModelKind):
 
     def build(self, content: _Content) -> Budgets:
         """Return the model."""
-        return declared_budgets(content.budgets, _owner_finder(content.groups), _owner_finder(content.trees))
+        groups, nodes = map(_owner_finder, (content.groups, content.trees))
+        return Budgets(map(declared_budget, content.budgets), elastic_groups=groups, quota_nodes=nodes)
 
     def parts(self, definition: ModelDefinition) -> Iterator[ModelPart]:
         """Yield the budgets."""
@@ -103,8 +90,11 @@ class _BudgetKind(ModelKind):
 
     def findings(self, config: PartitionConfig) -> Iterator[Finding]:
         """Yield the violations of the rules of budgets."""
-        for rule in _RULES:
-            yield from rule(config)
+        yield from _names_differ(config.ugm.budgets)
+        for at, budget in enumerate(config.ugm.budgets):
+            for rule in _RULES:
+                yield from rule(budget, (*_BUDGETS, at))
+        yield from _budget_groups_exist(config)
 
     def uses(self, state: JsonMapping) -> Iterator[ReportedUse]:
         """Yield the use of each account."""
@@ -124,85 +114,80 @@ def _owner_finder(definitions: Iterable[ModelDefinition]) -> ChainFinder | None:
     return (lambda claim: [name for model in models for _, name in model.owners(claim)]) if models else None
 
 
-def _budgets_have_names(config: PartitionConfig) -> Iterator[Finding]:
+def _names_differ(budgets: Iterable[BudgetConfig]) -> Iterator[Finding]:
     """Every budget has a name of its own."""
     first: dict[str, int] = {}
-    for at, budget, path in _budgets(config):
-        place, name = (*path, "name"), budget.name
+    for at, budget in enumerate(budgets):
+        place, name = (*_BUDGETS, at, "name"), budget.name
         if not is_name(name):
             message = f"the budget has no name (allowed: 1 to {MAX_NAME} characters)"
             yield Finding(place, "budget-name-invalid", message)
         elif first.setdefault(name, at) != at:
             message = f"the budget {quote(name)} already exists (budgets[{first[name]}])"
-            yield Finding(place, "budget-name-duplicate", message, (place, (*path[:-1], first[name], "name")))
+            yield Finding(place, "budget-name-duplicate", message, (place, (*_BUDGETS, first[name], "name")))
 
 
-def _budgets_limit_something(config: PartitionConfig) -> Iterator[Finding]:
+def _budgets_limit_something(budget: BudgetConfig, path: Path) -> Iterator[Finding]:
     """A budget limits at least one resource, and with weights exactly one number."""
-    for _, budget, path in _budgets(config):
-        place = (*path, "amounts")
-        if not budget.amounts:
-            yield Finding(place, "budget-amounts-missing", "the budget limits no resource", (path,))
-        elif budget.weights and len(budget.amounts) > 1:
-            message = f"a budget with weights limits one number, not {len(budget.amounts)}"
-            yield Finding(place, "budget-weights-amounts", message, (place, (*path, "weights")))
+    place = (*path, "amounts")
+    if not budget.amounts:
+        yield Finding(place, "budget-amounts-missing", "the budget limits no resource", (path,))
+    elif budget.weights and len(budget.amounts) > 1:
+        message = f"a budget with weights limits one number, not {len(budget.amounts)}"
+        yield Finding(place, "budget-weights-amounts", message, (place, (*path, "weights")))
 
 
-def _budgets_have_one_owner(config: PartitionConfig) -> Iterator[Finding]:
+def _budgets_have_one_owner(budget: BudgetConfig, path: Path) -> Iterator[Finding]:
     """A budget belongs to a user, a group, an elastic group, a quota node or a queue."""
-    for _, budget, path in _budgets(config):
-        owners = [field for field in _OWNERS if getattr(budget, field)]
-        for field in owners[1:]:
-            message = f"the budget has several owners: {' and '.join(map(_key, owners))} (allowed: one)"
-            places = tuple((*path, _key(each)) for each in owners)
-            yield Finding((*path, _key(field)), "budget-owner-several", message, places)
-        for field in owners[:1]:
-            if not is_name(getattr(budget, field)):
-                message = f"the owner of the budget is not a name (allowed: 1 to {MAX_NAME} characters)"
-                yield Finding((*path, _key(field)), "budget-owner-invalid", message)
+    owners = [field for field in _OWNERS if getattr(budget, field)]
+    for field in owners[1:]:
+        message = f"the budget has several owners: {' and '.join(map(_key, owners))} (allowed: one)"
+        places = tuple((*path, _key(each)) for each in owners)
+        yield Finding((*path, _key(field)), "budget-owner-several", message, places)
+    for field in owners[:1]:
+        if not is_name(getattr(budget, field)):
+            message = f"the owner of the budget is not a name (allowed: 1 to {MAX_NAME} characters)"
+            yield Finding((*path, _key(field)), "budget-owner-invalid", message)
 
 
 def _key(field: str) -> str:
     return field.replace("_", "")
 
 
-def _budget_queues_are_paths(config: PartitionConfig) -> Iterator[Finding]:
+def _budget_queues_are_paths(budget: BudgetConfig, path: Path) -> Iterator[Finding]:
     """The queue of a budget is a queue path. The queue need not exist yet."""
-    for _, budget, path in _budgets(config):
-        try:
-            canonical_path(budget.queue)
-        except RequestError as error:
-            message = f"{quote(budget.queue)} is not a queue path: {error.reason}"
-            yield Finding((*path, "queue"), "budget-queue-invalid", message)
+    try:
+        canonical_path(budget.queue)
+    except RequestError as error:
+        message = f"{quote(budget.queue)} is not a queue path: {error.reason}"
+        yield Finding((*path, "queue"), "budget-queue-invalid", message)
 
 
-def _budgets_carry_over_periods(config: PartitionConfig) -> Iterator[Finding]:
+def _budgets_carry_over_periods(budget: BudgetConfig, path: Path) -> Iterator[Finding]:
     """Only a budget with a period carries something over, and only up to a cap if it has one."""
-    for _, budget, path in _budgets(config):
-        carry, cap = (*path, "carry"), (*path, "cap")
-        if budget.carry != "none" and budget.period == "none":
-            message = "the budget carries over, but has no period"
-            yield Finding(carry, "budget-carry-without-period", message, (carry, (*path, "period")))
-        if budget.carry == "capped" and not budget.cap:
-            message = "the budget carries over up to a cap, but sets no cap"
-            yield Finding(cap, "budget-cap-missing", message, (carry, cap))
-        elif budget.cap and budget.carry != "capped":
-            message = "the budget sets a cap, but carry is not 'capped'"
-            yield Finding(cap, "budget-cap-unused", message, (carry, cap))
-        for name in budget.cap:
-            if name not in budget.amounts:
-                message = f"the budget does not limit {quote(name)}"
-                yield Finding((*cap, name), "budget-cap-unused", message, (cap, (*path, "amounts")))
+    carry, cap = (*path, "carry"), (*path, "cap")
+    if budget.carry != "none" and budget.period == "none":
+        message = "the budget carries over, but has no period"
+        yield Finding(carry, "budget-carry-without-period", message, (carry, (*path, "period")))
+    if budget.carry == "capped" and not budget.cap:
+        message = "the budget carries over up to a cap, but sets no cap"
+        yield Finding(cap, "budget-cap-missing", message, (carry, cap))
+    elif budget.cap and budget.carry != "capped":
+        message = "the budget sets a cap, but carry is not 'capped'"
+        yield Finding(cap, "budget-cap-unused", message, (carry, cap))
+    for name in budget.cap:
+        if name not in budget.amounts:
+            message = f"the budget does not limit {quote(name)}"
+            yield Finding((*cap, name), "budget-cap-unused", message, (cap, (*path, "amounts")))
 
 
-def _budget_zones_exist(config: PartitionConfig) -> Iterator[Finding]:
+def _budget_zones_exist(budget: BudgetConfig, path: Path) -> Iterator[Finding]:
     """The time zone of a budget is in the database of time zones."""
-    for _, budget, path in _budgets(config):
-        try:
-            zone_of(budget.zone)
-        except RequestError:
-            message = f"there is no time zone {quote(budget.zone)}"
-            yield Finding((*path, "zone"), "budget-zone-unknown", message)
+    try:
+        zone_of(budget.zone)
+    except RequestError:
+        message = f"there is no time zone {quote(budget.zone)}"
+        yield Finding((*path, "zone"), "budget-zone-unknown", message)
 
 
 def _budget_groups_exist(config: PartitionConfig) -> Iterator[Finding]:
@@ -211,7 +196,8 @@ def _budget_groups_exist(config: PartitionConfig) -> Iterator[Finding]:
     groups = set() if extensions.elastic is None else {group.name for group in extensions.elastic.groups}
     nodes = {f"{one.tree.name}/{node.name}" for one in extensions.quota_trees for node in one.tree.nodes}
     declared = ("ugm", "elastic"), ("ugm", "quotatrees")
-    for _, budget, path in _budgets(config):
+    for at, budget in enumerate(extensions.budgets):
+        path = (*_BUDGETS, at)
         if budget.elastic_group and budget.elastic_group not in groups:
             place = (*path, "elasticgroup")
             message = f"there is no elastic group {quote(budget.elastic_group)}"
@@ -222,18 +208,11 @@ def _budget_groups_exist(config: PartitionConfig) -> Iterator[Finding]:
             yield Finding(place, "budget-node-unknown", message, (place, declared[1]))
 
 
-def _budgets(config: PartitionConfig) -> Iterator[tuple[int, BudgetConfig, Path]]:
-    """Yield the position, the value and the path of each budget."""
-    for at, budget in enumerate(config.ugm.budgets):
-        yield at, budget, ("ugm", "budgets", at)
-
-
-_RULES: Final[tuple[Callable[[PartitionConfig], Iterator[Finding]], ...]] = (
-    _budgets_have_names,
+#: The rules for each budget by itself.
+_RULES: Final[tuple[Callable[[BudgetConfig, Path], Iterator[Finding]], ...]] = (
     _budgets_limit_something,
     _budgets_have_one_owner,
     _budget_queues_are_paths,
     _budgets_carry_over_periods,
     _budget_zones_exist,
-    _budget_groups_exist,
 )

@@ -62,19 +62,6 @@ class Budgets(ReportingModel):
       budget 'lab' in root: 2 gpu-hours requested, 1 of 2 used or promised; fits only if allocations end before their promised ends, the last of which is in 1 h (limit for 'lab')
     """  # noqa: E501 - the text of a denial
 
-    __slots__ = (
-        "_by_claim",
-        "_charged",
-        "_coverage",
-        "_depends_on_claim",
-        "_first",
-        "_lock",
-        "_now",
-        "_start",
-        "_table",
-        "budgets",
-    )
-
     _lock: OwnedLock
     #: The accounts by user, groups and queue, if all of them are stored.
     _by_claim: dict[tuple[str, tuple[str, ...], str], tuple[Account, ...]]
@@ -107,7 +94,6 @@ class Budgets(ReportingModel):
         #: The budgets as they were passed.
         self.budgets: Final = given
         self._coverage: Final = Coverage(given, {scope: find for scope, find in chains.items() if find is not None})
-        self._depends_on_claim: Final = self._coverage.depends_on_claim
         self._lock = OwnedLock()
         self._first: Final = start
         self.forget()
@@ -126,38 +112,12 @@ class Budgets(ReportingModel):
         elif now > self._now:
             self._now = now
 
-    # The next methods take the lock like `locked` does, because every allocation calls them.
-
+    @locked
     def check(self, claim: Claim) -> list[BudgetViolation]:
         """Return every account that has too little left for a claim."""
-        try:
-            with self._lock:
-                amounts, until, now, found = claim.usage.amounts, claim.until, self._now, []
-                user = claim.user
-                known = self._by_claim.get((user.name, user.groups, claim.queue_path))
-                seconds = 0 if until is None else until - now
-                for account in self._accounts_of(claim) if known is None else known:
-                    terms = account.terms
-                    if seconds > 0 and terms.is_plain:
-                        # The same as `Account.violation` while no period and no promise ends, without a call.
-                        wanted = amounts.get(terms.resource)
-                        if not wanted:
-                            continue
-                        _, end, spent, rate, bonus = account.history
-                        if (
-                            end > now < account.next_end
-                            # The left side is positive, so this implies that something is left.
-                            and wanted * seconds + account.weighted_ends - account.promised * now
-                            <= terms.amount + bonus - spent - rate * now
-                        ):
-                            continue
-                    denial = account.violation(amounts, until, now)
-                    if denial is not None:
-                        found.append(denial)
-                return found
-        except BaseException:
-            self._lock.release_if_held()
-            raise
+        amounts, until, now = claim.usage.amounts, claim.until, self._now
+        denials = [account.violation(amounts, until, now) for account in self._accounts_of(claim)]
+        return [denial for denial in denials if denial is not None]
 
     @locked
     def never(self, claims: Sequence[Claim]) -> list[BudgetViolation]:
@@ -167,12 +127,12 @@ class Budgets(ReportingModel):
         for claim in claims:
             for account in self._accounts_of(claim):
                 terms = account.terms
+                wanted = terms.wanted(claim.usage.amounts)
                 # A claim that has to promise its duration and does not is denied by itself.
-                if terms.wanted(claim.usage.amounts) and not (terms.is_safe and claim.until is None):
-                    key = terms.budget.name, account.owner, terms.resource
+                if wanted and not (terms.is_safe and claim.until is None):
+                    key = account.key
                     accounts[key] = account
-                    more = account.promise(claim.usage.amounts, claim.until, self._now)
-                    promised[key] = promised.get(key, 0) + more
+                    promised[key] = promised.get(key, 0) + account.promise(wanted, claim.until, self._now)
         denials = [account.never(promised[key], self._now) for key, account in accounts.items()]
         return [denial for denial in denials if denial is not None]
 
@@ -184,27 +144,19 @@ class Budgets(ReportingModel):
         """Stop counting a claim. Its past usage stays settled."""
         self._add(claim, -1)
 
+    @locked
     def _add(self, claim: Claim, sign: int) -> None:
-        try:
-            with self._lock:
-                amounts, until, now = claim.usage.amounts, claim.until, self._now
-                user = claim.user
-                accounts = self._by_claim.get((user.name, user.groups, claim.queue_path))
-                if accounts is None:
-                    accounts = self._accounts_of(claim, stored=True)
-                if self._depends_on_claim:
-                    # The owners may change while the claim is charged, for example if a group is moved.
-                    accounts = self._charged.pop(claim.allocation_id, accounts)
-                    if sign > 0:
-                        self._charged[claim.allocation_id] = accounts
-                for account in accounts:
-                    terms = account.terms
-                    wanted = amounts.get(terms.resource) if terms.weights is None else terms.wanted(amounts)
-                    if wanted:
-                        account.add(wanted * sign, until, now)
-        except BaseException:
-            self._lock.release_if_held()
-            raise
+        amounts, until, now = claim.usage.amounts, claim.until, self._now
+        accounts = self._accounts_of(claim, stored=True)
+        if self._coverage.depends_on_claim:
+            # The owners may change while the claim is charged, for example if a group is moved.
+            accounts = self._charged.pop(claim.allocation_id, accounts)
+            if sign > 0:
+                self._charged[claim.allocation_id] = accounts
+        for account in accounts:
+            wanted = account.terms.wanted(amounts)
+            if wanted:
+                account.add(wanted * sign, until, now)
 
     @locked
     def reset(self) -> None:
@@ -227,10 +179,8 @@ class Budgets(ReportingModel):
         key = user.name, user.groups, claim.queue_path
         known = self._by_claim.get(key)
         if known is None:
-            if self._depends_on_claim:
-                return tuple(self._found(claim, stored=stored))
             known = tuple(self._found(claim, stored=stored))
-            if stored:
+            if stored and not self._coverage.depends_on_claim:
                 if len(self._by_claim) >= _REMEMBERED:
                     self._by_claim.clear()
                 self._by_claim[key] = known
@@ -336,7 +286,7 @@ class Budgets(ReportingModel):
         found = []
         for account in self._accounts_of(claim):
             free, rate = account.free(claim.until, self._now), account.rate
-            if free is not None and account.terms.weights is None:
+            if free is not None and not account.terms.budget.weights:
                 name = account.terms.resource
                 found.append(self._limit(account, Resource({name: rate + free}), Resource({name: rate})))
         return found
@@ -348,7 +298,7 @@ class Budgets(ReportingModel):
         for account in self._accounts_of(claim):
             free = account.free(claim.until, self._now)
             if free is not None:
-                for name, weight in account.terms.weights or ((account.terms.resource, 1),):
+                for name, weight in account.terms.weights:
                     if weight:
                         found[name] = min(free // weight, found.get(name, free // weight))
         return Resource(found) if found else None
@@ -408,7 +358,7 @@ class Budgets(ReportingModel):
         for claim in held.values():
             charged = self._charged.get(claim.allocation_id)
             for account in self._accounts_of(claim) if charged is None else charged:
-                key = account.terms.budget.name, account.owner, account.terms.resource
+                key = account.key
                 wanted = account.terms.wanted(claim.usage.amounts)
                 if wanted:
                     expected.setdefault(key, Account(account.terms, account.owner, now)).add(wanted, claim.until, now)

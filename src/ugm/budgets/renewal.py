@@ -36,21 +36,6 @@ class RenewalTerms:
         start: the second at which the budget begins.
     """
 
-    __slots__ = (
-        "_cap",
-        "amount",
-        "budget",
-        "calendar",
-        "carry",
-        "is_plain",
-        "is_safe",
-        "origin",
-        "resource",
-        "scale",
-        "schedule",
-        "weights",
-    )
-
     #: The history of an account without usage, at the beginning of the budget or later.
     origin: History
     #: The amount in force.
@@ -62,13 +47,11 @@ class RenewalTerms:
         self.budget: Final = budget
         self.resource: Final = resource
         self.scale: Final = lcm(*(weight.denominator for weight in budget.weights.values()))
-        #: The resources that count, with their scaled weights; None if only the resource itself counts.
-        self.weights: Final[tuple[tuple[str, int], ...] | None] = (
-            tuple((name, int(weight * self.scale)) for name, weight in budget.weights.items()) or None
-        )
+        #: The resources that count, with their scaled weights.
+        self.weights: Final = [
+            (name, int(each * self.scale)) for name, each in (budget.weights or {resource: 1}).items()
+        ]
         self.is_safe: Final = budget.mode is BudgetMode.SAFE
-        #: Whether claims need a promise and only the resource itself counts, as in most budgets.
-        self.is_plain: Final = self.is_safe and self.weights is None
         self.carry: Final = budget.carry
         self.calendar: Final[Calendar] = calendar_of(budget.period, budget.zone)
         self._cap: Final = budget.cap.get(resource, 0) * self.scale
@@ -114,7 +97,7 @@ class RenewalTerms:
 
     def wanted(self, amounts: Mapping[str, int]) -> int:
         """Return what a usage takes in each second."""
-        if self.weights is None:
+        if not self.budget.weights:
             return amounts.get(self.resource, 0)
         return sum(weight * amounts.get(name, 0) for name, weight in self.weights)
 

@@ -150,11 +150,11 @@ class AccountTable:
         if change.kind is BudgetChangeKind.TRANSFER:
             _require_remaining(change, added, now)
             received = dict(self._amounts_of(change.recipient, change.recipient_owner, change.amounts, now))
-            if {_key(account) for account in added} & {_key(account) for account in received}:
+            if {account.key for account in added} & {account.key for account in received}:
                 raise RequestError("recipient", change.recipient, "an account cannot transfer to itself")
             added = {account: -amount for account, amount in added.items()} | received
         for account, amount in added.items():
-            key, history = _key(account), account.history
+            key, history = account.key, account.history
             if key not in self.stored:
                 yield partial(self.stored.__setitem__, key, account), partial(self.stored.pop, key, None)
             yield partial(account.refill, amount, now), partial(setattr, account, "history", history)
@@ -186,10 +186,6 @@ class AccountTable:
                 raise RequestError("amounts", amounts, f"the budget {name!r} does not limit {resource}")
             found = terms[resource]
             yield self.account(found, _owner_of(found.budget, owner), now), amount * found.scale
-
-
-def _key(account: Account) -> AccountKey:
-    return account.terms.budget.name, account.owner, account.terms.resource
 
 
 def _owner_of(budget: Budget, owner: str) -> str:
