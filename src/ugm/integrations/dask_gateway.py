@@ -26,7 +26,7 @@ from http import HTTPStatus
 from importlib import import_module
 from math import ceil
 from types import new_class
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ugm.errors import RequestError
 from ugm.identity import UserGroup
@@ -48,55 +48,23 @@ _OWN_START: Final = "its own start_cluster would not be called; derive the class
 _SCALING: Final = ("/scale", "/adapt")
 
 
-class _User(Protocol):
-    name: str
-    groups: Iterable[str]
+# The gateway has no types. These names tell which of its objects a function takes.
 
-
-class _Config(Protocol):
-    """The `ClusterConfig` of a cluster."""
-
-    scheduler_cores: float
-    scheduler_memory: int
-    worker_cores: float
-    worker_memory: int
-
-    def get(self, name: str, default: Iterable[str]) -> Iterable[str]: ...
-
-
-class _Record(Protocol):
-    """A cluster or a worker in the database of the gateway."""
-
-    name: str
-    status: int
-    target: int
-    start_time: int
-
-
-class _Cluster(_Record, Protocol):
-    username: str
-    config: _Config
-    count: int
-    worker_start_failure_count: int
-    workers: Mapping[str, _Worker]
-    ready: Any
-    shutdown: Any
-
-    def active_workers(self) -> list[_Worker]: ...
-
-
-class _Worker(_Record, Protocol):
-    cluster: _Cluster
-
-
-class _Application(Protocol):
-    middlewares: list[object]
-
+#: A user, with a ``name`` and ``groups``.
+_User: TypeAlias = Any
+#: The `ClusterConfig` of a cluster.
+_Config: TypeAlias = Any
+#: A cluster or a worker in the database of the gateway.
+_Cluster: TypeAlias = Any
+_Worker: TypeAlias = Any
+_Record: TypeAlias = Any
+#: The web application, with its ``middlewares``.
+_Application: TypeAlias = Any
 
 if TYPE_CHECKING:
 
     class _DatabaseBackend:
-        """The methods of a backend that are extended; the gateway has no types."""
+        """The methods of a backend that are extended."""
 
         db: Any
         queue: Any
