@@ -41,8 +41,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import compress, repeat
 from math import gcd
-from operator import add, floordiv, gt, mod, mul, sub
-from typing import NamedTuple, Protocol, TypeVar, final
+from operator import attrgetter, gt, mul, sub
+from typing import Final, NamedTuple, Protocol, TypeVar, final
 
 from ugm._json_values import JsonObject
 from ugm.arguments import require_items, require_name
@@ -63,6 +63,9 @@ __all__ = [
 ]
 
 KeyT = TypeVar("KeyT")
+
+_requested: Final = attrgetter("limited_request")
+_minimum: Final = attrgetter("min")
 
 
 class Sharer(NamedTuple):
@@ -233,7 +236,7 @@ def divide_in_rounds(
         needs = list(map(sub, needs, parts))
         if min(needs) > 0:
             break
-        left, hungry = -sum(needs), list(map(gt, needs, repeat(0)))
+        hungry, left = list(map(gt, needs, repeat(0))), -sum(needs)
         keys, weights = list(compress(keys, hungry)), list(compress(weights, hungry))
         needs = list(compress(needs, hungry))
         # What the satisfied groups return: their needs are negative now.
@@ -250,20 +253,12 @@ def divide(amount: int, weights: Sequence[int]) -> list[int]:
     >>> divide(5, [1, 1, 1])
     [2, 2, 1]
     """
-    total = sum(weights)
-    products = list(map(mul, repeat(amount), weights))
-    parts = list(map(floordiv, products, repeat(total)))
+    shares = map(divmod, map(mul, repeat(amount), weights), repeat(sum(weights)))
+    parts, remainders = map(list, zip(*shares, strict=True))
     units = amount - sum(parts)
     if units:
-        remainders = list(map(mod, products, repeat(total)))
-        # Single units go to the groups with more than this remainder, and what is left to the first with equal ones.
-        least = sorted(remainders)[-units]
-        larger = list(map(gt, remainders, repeat(least)))
-        parts = list(map(add, parts, larger))
-        index = -1
-        for _ in range(units - sum(larger)):
-            index = remainders.index(least, index + 1)
-            parts[index] += 1
+        for at in sorted(range(len(parts)), key=remainders.__getitem__, reverse=True)[:units]:
+            parts[at] += 1
     return parts
 
 
@@ -298,9 +293,10 @@ class ChildShares:
     _needs: int = field(default=0, init=False)
     #: The sum of their weights.
     _weights: int = field(default=0, init=False)
-    #: The amount that the last first round divided among the hungry children, their parts in order of names, and their
-    #: weights; negative if out of date. It does not depend on the requests of children that stay hungry.
-    _first_round: tuple[int, dict[SharingChild, int], list[int]] = field(default=(-1, {}, []), init=False)
+    #: The hungry children in order of names, and their weights; None if out of date.
+    _hungry: tuple[list[SharingChild], list[int]] | None = field(default=None, init=False)
+    #: The amount that the last first round divided among them, and their parts. It does not depend on their requests.
+    _first_round: tuple[int, list[int]] = field(default=(-1, []), init=False)
     #: The amount that the last computation divided, and the needs that it left; negative if it is out of date.
     _divided: int = field(default=-1, init=False)
     _unmet: dict[SharingChild, int] = field(default_factory=dict, init=False)
@@ -348,7 +344,7 @@ class ChildShares:
         if request > minimum and child.weight > 0:
             self._needs += sign * (request - minimum)
             self._weights += sign * child.weight
-            self._first_round, self._divided = (-1, {}, []), -1
+            self._hungry, self._first_round, self._divided = None, (-1, []), -1
             self._unmet.pop(child, None)
         self._shortage = None
 
@@ -379,9 +375,8 @@ class ChildShares:
         left = available - self.floors
         if left <= 0 or child.weight <= 0:
             return minimum
-        if left >= self._needs:
-            return request
-        if self._first_parts(left)[child] >= request - minimum:
+        # If the part of the first round is enough, no other rounds are needed.
+        if left >= self._needs or left * child.weight // self._weights >= request - minimum:
             return request
         if left != self._divided:
             self._divide(left)
@@ -390,26 +385,18 @@ class ChildShares:
     def _is_short(self, available: int) -> bool:
         return self.scales and is_short(available, self.mins, self.floors + self._needs)
 
-    def _first_parts(self, left: int) -> dict[SharingChild, int]:
-        known, parts, weights = self._first_round
-        if known == left:
-            return parts
-        hungry: Iterable[SharingChild] = parts
-        if not weights:
-            children = (child for _, child in sorted(self._children.items()))
-            hungry = [child for child in children if child.limited_request > child.min and child.weight > 0]
+    def _divide(self, left: int) -> None:
+        if self._hungry is None:
+            ordered = [child for _, child in sorted(self._children.items())]
+            hungry = [child for child in ordered if child.limited_request > child.min and child.weight > 0]
             # Smaller integers take less time, and the proportions are the same.
             divisor = gcd(*[child.weight for child in hungry])
-            weights = [child.weight // divisor for child in hungry]
-        parts = dict(zip(hungry, divide(left, weights), strict=True))
-        self._first_round = left, parts, weights
-        return parts
-
-    def _divide(self, left: int) -> None:
-        _, parts, weights = self._first_round
-        needs = [child.limited_request - child.min for child in parts]
-        self._unmet = divide_in_rounds(list(parts.values()), list(parts), weights, needs)
-        self._divided = left
+            self._hungry = hungry, [child.weight // divisor for child in hungry]
+        children, weights = self._hungry
+        if self._first_round[0] != left:
+            self._first_round = left, divide(left, weights)
+        needs = list(map(sub, map(_requested, children), map(_minimum, children)))
+        self._unmet, self._divided = divide_in_rounds(self._first_round[1], children, weights, needs), left
 
     def _shares_in_shortage(self, available: int) -> dict[str, int]:
         if self._shortage is None or self._shortage[0] != available:
