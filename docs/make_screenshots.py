@@ -76,7 +76,7 @@ def take_all(browser: Browser, folder: Path, names: Iterable[str]) -> None:
             for scheme, width in product(("light", "dark"), WIDTHS):
                 tab = open_tab(browser, "dark" if scheme == "dark" else "light", width)
                 for number, place in enumerate(scenario.places):
-                    open_place(tab, address, place, is_lost=scenario.is_lost)
+                    open_place(tab, address, place)
                     path = folder / f"{name}-{scheme}-{width}-{number:02}-{place.name}.png"
                     tab.screenshot(path=path, full_page=True)
                 tab.context.close()

@@ -6,25 +6,22 @@ import base64
 import json
 import os
 import sys
-import threading
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from support.hosts import MARK, HostProcess, Processes, free_ports
 from ugm import Resource, UserGroup
 from ugm.partition import RunningApplication
 
-__all__ = ["DaskGateway", "GatewayProcess", "Monitor"]
+__all__ = ["DaskGateway", "GatewayProcess"]
 
 _CONFIG: Final = """
 from dask_gateway_server.auth import SimpleAuthenticator
 from dask_gateway_server.backends.local import UnsafeLocalBackend
-from dask_gateway_server.options import Bool, Options
+
 from ugm.integrations.dask_gateway import limited, quota_source
 
 GROUPS = {groups!r}
@@ -35,14 +32,10 @@ class Authenticator(SimpleAuthenticator):
         user.groups = set(GROUPS.get(user.name, ()))
         return user
 
-def configured(options):
-    sleep = ["sh", "-c", "sleep 600; :"]
-    return {{**({{"scheduler_cmd": sleep}} if options.cheap_scheduler else {{}}),
-             **({{"worker_cmd": sleep}} if options.cheap_workers else {{}})}}
 
 c.DaskGateway.backend_class = limited(UnsafeLocalBackend, quota_source({source}), poll=2)
 c.DaskGateway.authenticator_class = Authenticator
-c.Backend.cluster_options = Options(Bool("cheap_scheduler", False), Bool("cheap_workers", False), handler=configured)
+
 c.DaskGateway.address = "127.0.0.1:{private}"
 c.Proxy.address = "127.0.0.1:{public}"
 c.Proxy.tcp_address = "127.0.0.1:{schedulers}"
@@ -77,7 +70,7 @@ class DaskGateway:
     Attributes:
         process: the process that was started last.
         address: the address for clients.
-        proxy_address: the address of schedulers for clients.
+
     """
 
     process: HostProcess
@@ -88,7 +81,7 @@ class DaskGateway:
         self._folder: Final = folder
         self._public: Final = public
         self.address: Final = f"http://127.0.0.1:{public}"
-        self.proxy_address: Final = f"gateway://127.0.0.1:{schedulers}"
+
         #: Without setproctitle, the command line of a process stays readable.
         self._plain: Final = folder / "plain"
         self._plain.mkdir(exist_ok=True)
@@ -132,21 +125,19 @@ class DaskGateway:
             connection.close()
         return answer.status, json.loads(text) if text.startswith(b"{") else None
 
-    def start_cluster(self, user: str, **options: bool) -> str:
+    def start_cluster(self, user: str) -> str:
         """Start a cluster and return its name, or the text of the denial after a ``!``."""
-        status, answer = self.call("POST", "/api/v1/clusters/", {"cluster_options": options}, user)
+        status, answer = self.call("POST", "/api/v1/clusters/", {"cluster_options": {}}, user)
         assert status in {201, 422}, (status, answer)
         return str(answer["name"]) if status == 201 else f"!{answer['error']}"
 
-    def running_cluster(self, user: str, **options: bool) -> str:
+    def running_cluster(self, user: str) -> str:
         """Start a cluster and wait until it runs; a denial may be that of work which has just ended."""
-        name = self.process.wait_until(lambda: self._granted(user, options), f"a cluster of {user} is granted")
+        name = self.process.wait_until(
+            lambda: "" if (one := self.start_cluster(user)).startswith("!") else one, f"a cluster of {user} is granted"
+        )
         self.process.wait_until(lambda: self.status(name, user) == "RUNNING", f"the cluster of {user} runs")
         return name
-
-    def _granted(self, user: str, options: Mapping[str, bool]) -> str:
-        name = self.start_cluster(user, **options)
-        return "" if name.startswith("!") else name
 
     def status(self, cluster: str, user: str) -> str:
         """Return the status of a cluster."""
@@ -202,33 +193,3 @@ class DaskGateway:
             RunningApplication(f"dask-gateway/{cluster}", UserGroup(user), "root.dask", specs)
             for (cluster, user), specs in allocations.items()
         ]
-
-
-class Monitor:
-    """Counts the processes of a gateway again and again.
-
-    Attributes:
-        most: the largest number of processes of each user, and of all, at a time.
-    """
-
-    def __init__(self, gateway: DaskGateway) -> None:
-        self.most: Final[Counter[str]] = Counter()
-        self._gateway: Final = gateway
-        self._ended: Final = threading.Event()
-        self._thread: Final = threading.Thread(target=self._watch, daemon=True)
-
-    def _watch(self) -> None:
-        while not self._ended.wait(0.05):
-            counted = Counter(one.user for one in self._gateway.running())
-            for user, number in [*counted.items(), ("all", counted.total())]:
-                self.most[user] = max(self.most[user], number)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()

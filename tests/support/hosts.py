@@ -60,6 +60,18 @@ def wait_until(
         time.sleep(every)
 
 
+def retry(check: Callable[[], None], *, seconds: float = 60) -> None:
+    """Repeat a check until it raises no `AssertionError`; after some seconds, let it raise."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return check()
+        except AssertionError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.5)
+
+
 class HostProcess:
     """A process with its output in a file.
 

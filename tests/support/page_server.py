@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,15 +12,14 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from support.server_fixtures import running
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
 from ugm.partition import AbstractPartition
 from ugm.server import History, create_app
-from ugm.server.serving import uvicorn_config
 from ugm.service import ServiceStatus
 from ugm.store import StoredPartition, open_partition
 
@@ -127,17 +124,8 @@ def served(
         partitions, history=histories, services=services, stores=stores, config_path=config_path, clock=clock
     )
     prepare(shown)
-    app = Starlette(routes=[Mount("/quotas", shown)])
-    listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn_config(app)
-    config.lifespan, config.log_level = "off", "critical"
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/quotas/"
-    finally:
-        shown.state.streams.close()
-        server.should_exit = True
-        thread.join()
-        listener.close()
+    with running(Starlette(routes=[Mount("/quotas", shown)])) as port:
+        try:
+            yield f"http://127.0.0.1:{port}/quotas/"
+        finally:
+            shown.state.streams.close()

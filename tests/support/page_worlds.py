@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page
 from starlette.applications import Starlette
 
 from support import page_server as pages
-from support.lending import TAGS, crowd_of_groups, lending_models
+from support.lending import TAGS, lending_models
 from support.server_fixtures import STATUS
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
@@ -108,40 +108,11 @@ _VIEWS: Final = (
     Place("configuration", ready=".yaml"),
     Place("service", ready=".facts"),
 )
-_CROWD: Final = (
-    Place("queues", ready='[data-path="root.team1"] .gauge'),
-    _detail("queues/root.team1.leaf7"),
-    Place("users", ready=".utilization tbody tr"),
-    _detail("users/user77"),
-    Place("groups", ready=".utilization tbody tr"),
-    _detail("groups/group1"),
-    Place("applications", ready=".applications tbody tr"),
-    Place("applications?search=user12&state=running", ready=".applications tbody tr"),
-    Place("waiting", ready=".waiting tbody tr"),
-    Place("preemption", ready=".list tbody tr"),
-    Place("denials", ready=".denials li, .empty"),
-    Place("alerts", ready=".list-side .empty"),
-    Place("elastic", "trees", '[data-path="team3"]'),
-    _detail("elastic/team3-7", "trees"),
-    Place("quota", "trees", '[data-path="team3"]'),
-    _detail("quota/team3", "trees"),
-)
 _EMPTY: Final = tuple(
     Place(view, ready=".list-side > *:nth-child(2)")
     for view in (
-        *(
-            "queues",
-            "users",
-            "groups",
-            "elastic",
-            "quota",
-            "budgets",
-            "shares",
-            "applications",
-            "waiting",
-            "preemption",
-        ),
-        *("denials", "alerts", "check", "nodes", "configuration", "service"),
+        *("queues", "users", "groups", "elastic", "quota", "budgets", "shares", "applications", "waiting"),
+        *("preemption", "denials", "alerts", "check", "nodes", "configuration", "service"),
     )
 )
 _TROUBLED: Final = tuple(place for place in _VIEWS if "/" not in place.view or place.view == "queues/root.ml")
@@ -152,8 +123,6 @@ class Scenario(NamedTuple):
 
     serve: Callable[[Path], AbstractContextManager[str]]
     places: tuple[Place, ...]
-    #: Whether the connection is lost when the view is complete.
-    is_lost: bool = False
 
 
 class _Clock:
@@ -209,12 +178,6 @@ def _full(_folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _crowd(_folder: Path) -> Iterator[str]:
-    with pages.served(*pages.crowd(3000, 10_000), trees=crowd_of_groups(10_000, every=20)) as address:
-        yield address
-
-
-@contextmanager
 def _empty(_folder: Path) -> Iterator[str]:
     history = History()
     partition = Partition(parse_config("partitions: [{queues: [{name: root}]}]").partition(), subscribers=[history])
@@ -243,9 +206,7 @@ def _refused(folder: Path) -> Iterator[str]:
 #: All states of a server, by name.
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     "full": Scenario(_full, _VIEWS),
-    "crowd": Scenario(_crowd, _CROWD),
     "empty": Scenario(_empty, _EMPTY),
-    "lost": Scenario(_full, _TROUBLED, is_lost=True),
     "refused": Scenario(_refused, _TROUBLED),
 }
 
@@ -267,14 +228,9 @@ def open_tab(browser: Browser, scheme: Literal["light", "dark"], width: int) -> 
     return context.new_page()
 
 
-def open_place(tab: Page, address: str, place: Place, *, is_lost: bool = False) -> None:
-    """Open a view, and wait until it is complete; then the server may be lost."""
+def open_place(tab: Page, address: str, place: Place) -> None:
+    """Open a view, and wait until it is complete."""
     # Another query makes the browser load the document again.
     query = quote(f"{place.partition} {place.view}"[:60])
     tab.goto(f"{address}?{query}#/{place.partition}/{place.view}")
     tab.locator(place.ready).first.wait_for(state="attached")
-    if is_lost:
-        tab.context.set_offline(True)
-        tab.evaluate("window.dispatchEvent(new Event('refresh'))")
-        tab.locator(".view > .error").first.wait_for()
-        tab.context.set_offline(False)

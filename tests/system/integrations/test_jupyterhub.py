@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from support.hosts import Processes, QuotaService, processes, wait_until
+from support.hosts import Processes, QuotaService, processes, retry, wait_until
 from support.jupyter_hub import Answer, Hub, Visitor, example
 from ugm import Resource, UserGroup, parse_config
 from ugm.partition import AbstractPartition, RunningApplication
@@ -97,20 +97,6 @@ class Site:
             self.hub.stop()
         with self.ledger() as partition:
             check_running(partition, running, within_limits=True)
-
-    def audit_soon(self) -> None:
-        """Check the ledger of the service until it agrees."""
-        assert self.service is not None
-
-        def is_clean() -> bool:
-            try:
-                self.audit()
-            except AssertionError:
-                return False
-            return True
-
-        wait_until(is_clean, "the ledger agrees", seconds=REPAIR, every=1, details=lambda: self.hub.log()[-4000:])
-        self.audit()
 
     def ledger(self) -> AbstractContextManager[AbstractPartition]:
         """Return the partition of the service, or of the hub, which has to be stopped."""
@@ -214,7 +200,7 @@ def test_the_quota_service_does_not_answer(shared: Site, failure: str) -> None:
     end()
     # A resumed service first grants the calls that have expired, and the comparison ends these grants.
     wait_until(lambda: shared.spawn("ben").status == 201, "the quotas are repaired", seconds=REPAIR)
-    shared.audit_soon()
+    retry(shared.audit)
     assert set(hub.servers()) == {"eve/", "ben/"}
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
@@ -53,9 +51,10 @@ def test_the_webhook_is_asked_for_what_it_decides() -> None:
 
 
 def test_options_of_the_deployment() -> None:
-    """The arguments in the Deployment are options of the command, and its files are mounted."""
+    """The arguments in the Deployment are options of the command, which the page names, and its files are mounted."""
     container = objects("deployment.yaml")[1]["spec"]["template"]["spec"]["containers"][0]
     shown = _run([sys.executable, "-m", "ugm.integrations.kubernetes", "--help"])
+    assert set(re.findall(r"^ +(--[a-z-]+)", shown, re.MULTILINE)) - {"--help"} <= set(re.findall(r"--[a-z-]+", PAGE))
     assert all(argument.partition("=")[0] in shown for argument in container["args"][1:])
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
     files = [argument.partition("=")[2] or argument for argument in container["args"]]
@@ -66,12 +65,6 @@ def test_limits_of_the_config_map() -> None:
     """The quotas are a configuration without warnings."""
     [manifest] = objects("config.yaml")
     assert parse_config(manifest["data"]["quota.yaml"]).partition().queues
-
-
-def test_options_on_the_page() -> None:
-    """The page names every option of the command."""
-    shown = _run([sys.executable, "-m", "ugm.integrations.kubernetes", "--help"])
-    assert set(re.findall(r"^ +(--[a-z-]+)", shown, re.MULTILINE)) - {"--help"} <= set(re.findall(r"--[a-z-]+", PAGE))
 
 
 def test_the_script(tmp_path: Path) -> None:
@@ -97,12 +90,6 @@ def test_certificate(tmp_path: Path) -> None:
     service = objects("webhook.yaml")[0]["webhooks"][0]["clientConfig"]["service"]
     shown = _run(["openssl", "x509", "-noout", "-ext", "subjectAltName", "-in", str(tmp_path / "tls.crt")])
     assert f"DNS:{service['name']}.{service['namespace']}.svc" in shown
-
-
-def test_picture() -> None:
-    """The picture of the page is the one that its script draws."""
-    made = SimpleNamespace(**runpy.run_path(str(DOCS / "make_kubernetes_image.py")))
-    assert made.draw() == made.PICTURE.read_text("utf-8")
 
 
 def _modules() -> str:

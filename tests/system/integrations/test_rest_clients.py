@@ -185,14 +185,3 @@ def test_session_in_the_shell(url: str, token_file: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout == shown
     assert len(SCRIPT.read_text("utf-8").splitlines()) <= 40
-
-
-def test_shell_tells_errors(url: str, tmp_path: Path) -> None:
-    """With a wrong token, the script ends with the error of the server."""
-    (tmp_path / "token").write_text("a wrong token of 30 characters", "utf-8")
-    result = subprocess.run(  # noqa: S603 - the example
-        ["/bin/sh", SCRIPT, url, tmp_path / "token"], capture_output=True, text=True, timeout=120, check=False
-    )
-
-    assert result.returncode != 0
-    assert '"code":"token-wrong"' in result.stderr

@@ -125,12 +125,17 @@ def test_mapping_options() -> None:
     """Options say how users, queues and sizes are read from the log."""
     options = ("--queue-levels", "group, queue", "--prefix", "user=u", "--prefix", "group=team", "--until", "50")
     Path("limits.yaml").write_text(
-        "partitions: [{name: default, queues: [{name: team2, limits: "
+        "partitions: [{ugm: {families: {gpu: [a100]}}, queues: [{name: team2, limits: "
         "[{limit: small, users: [u1], maxresources: {vcore: 500m, memory: 3Gi}}]}]}]"
     )
 
-    figures = json.loads(simulate(*options, "--vcore", "500m", "--memory", "3Gi", "--json").stdout)
+    sizes = ("--vcore", "500m", "--memory", "3Gi", "--json")
+    figures = json.loads(simulate(*options, *sizes).stdout)
+    gpus = ("--per-processor", "gpu=1", "--variant", "team2=gpu:a100", "--cluster", "vcore=9,memory=9Gi,gpu:a100=2")
+    variants = json.loads(simulate(*options, *sizes, *gpus).stdout)
 
+    assert {limit["resource"]: limit["peak"] for limit in variants["limits"]}["gpu:a100"] == 1
+    assert "expected family:variant with an amount" in simulate("--variant", "queue2=tpu:v4").output
     assert figures["jobs"] == {"submitted": 2, "started": 1, "rejected": 0, "still_waiting": 1, "most_waiting": 1}
     assert {limit["queue_path"] for limit in figures["limits"]} == {"root.team2"}
     assert {limit["resource"]: limit["peak"] for limit in figures["limits"]} == {"vcore": 500, "memory": 3 * 2**30}

@@ -17,6 +17,7 @@ from dask_gateway_server import models  # type: ignore[import-not-found, import-
 from dask_gateway_server.backends import base, db_base  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from traitlets.config import Config  # type: ignore[import-not-found, unused-ignore]
 
+from support.places import EXAMPLES
 from support.service_fixtures import running
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.integrations.dask_gateway import limited
@@ -289,28 +290,6 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 # Clusters
 
 
-def test_a_denied_cluster(world: World, folder: Path) -> None:
-    """A cluster above a limit is an error with sentences for its user, and leaves nothing but an expired record."""
-    partition = Partition(PARTITION)
-
-    async def work() -> None:
-        async with gateway(world, source_of(partition), folder) as backend:
-            await ready(backend)
-            for _ in range(3):
-                await started(backend)
-            with pytest.raises(base.PublicException, match=r"^Your limit allows 3 clusters .* other work has ended\.$"):
-                await backend.start_cluster(ANA, {})
-            check_agreement(partition, world)
-            assert backend.db.cleanup_expired(3600) == 1
-            assert len(backend.db.name_to_cluster) == 3
-            await backend.stop_cluster(next(iter(world.wishes)))
-            await backend.until(lambda: len(world.wishes) == 2, "the cluster ends")
-            await started(backend)
-            check_agreement(partition, world)
-
-    run(work)
-
-
 # Workers
 
 
@@ -319,7 +298,8 @@ def test_denied_workers_wait(world: World, folder: Path) -> None:
     partition = Partition(PARTITION)
 
     async def work() -> None:
-        async with gateway(world, source_of(partition), folder) as backend:
+        # A release starts workers that wait at once, however rarely the gateway asks otherwise.
+        async with gateway(world, source_of(partition), folder, poll=3600) as backend:
             await ready(backend)
             ana, ben = await started(backend, ANA, 3), await started(backend, BEN, 9)
             await backend.until(lambda: len(world.workers) == 5, "the group has all it may")
@@ -334,21 +314,12 @@ def test_denied_workers_wait(world: World, folder: Path) -> None:
             assert backend.db.get_cluster(ben).worker_start_failure_count == 0
             assert world.most == {"ana": 4, "ben": 5, "all": 7}
             check_agreement(partition, world)
-
-    run(work)
-
-
-def test_a_release_wakes(world: World, folder: Path) -> None:
-    """A release in the gateway starts workers that wait at once, however rarely it asks otherwise."""
-    partition = Partition(PARTITION)
-
-    async def work() -> None:
-        async with gateway(world, source_of(partition), folder, poll=3600) as backend:
-            await ready(backend)
-            ana, ben = await started(backend, ANA, 3), await started(backend, BEN, 4)
-            await backend.until(lambda: len(world.workers) == 5 and waiting(backend, ben), "a worker waits")
-            await backend.stop_cluster(ana)
-            await backend.until(lambda: len(world.workers_of(ben)) == 4, "the workers start")
+            with pytest.raises(base.PublicException, match=r"^The limit of the group lab allows .* has ended\.$"):
+                await backend.start_cluster(BEN, {})
+            check_agreement(partition, world)
+            # The denied cluster has left nothing but an expired record.
+            assert backend.db.cleanup_expired(3600) == 1
+            assert len(backend.db.name_to_cluster) == 2
 
     run(work)
 
@@ -516,3 +487,11 @@ def test_backends_without_a_database() -> None:
 
     with pytest.raises(RequestError, match="admission webhook"):
         limited(KubeBackend, source_of(Partition(PARTITION)))
+
+
+@pytest.mark.parametrize("name", ["minimal", "shared"])
+def test_the_lines_of_the_page(name: str) -> None:
+    """The lines of the examples limit a backend."""
+    config = Config()
+    exec((EXAMPLES / "dask_gateway" / f"{name}.py").read_text("utf-8"), {"c": config})  # noqa: S102 - as the gateway does
+    assert issubclass(config.DaskGateway.backend_class, db_base.DBBackendBase)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
+from support.places import EXAMPLES
 from ugm import Partition, RequestError, Resource, parse_config
 from ugm.integrations import Grants
 from ugm.integrations.jupyterhub import ServerLimits, limit_servers, server_usage
@@ -378,3 +381,13 @@ def test_a_hook_that_replaces_the_limits_stops_the_hub(
     with pytest.raises(RequestError, match="limit_servers"):
         run(hub_of().start())
     assert not hub_of().has_started
+
+
+@pytest.mark.parametrize("name", ["minimal", "shared"])
+def test_the_lines_of_the_page(c: Settings, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines of the examples limit the servers of a hub."""
+    shutil.copy(EXAMPLES / "jupyterhub" / "quota.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    text = (EXAMPLES / "jupyterhub" / f"{name}.py").read_text("utf-8")
+    exec(text.replace("c.Spawner.options_form", 'c["Spawner"]["options_form"]'), {"c": c})  # noqa: S102 - as the hub does
+    assert c["Spawner"]["pre_spawn_hook"]

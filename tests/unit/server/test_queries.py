@@ -102,7 +102,7 @@ def test_explain_of_user() -> None:
 @pytest.mark.usefixtures("service")
 @pytest.mark.parametrize("rounds", [8, pytest.param(60, marks=pytest.mark.ci)])
 def test_an_explanation_is_of_one_moment(rounds: int) -> None:
-    """Decision, holders, limits and headroom are consistent while the partition changes."""
+    """Decision, holders, limits and headroom, and the sums of queues, are consistent while the partition changes."""
     partition, stop = (
         create_partition(config("{name: a}", limits='{users: ["*"], maxresources: {memory: 8}}')),
         threading.Event(),
@@ -124,6 +124,8 @@ def test_an_explanation_is_of_one_moment(rounds: int) -> None:
         for number in range(60):
             if number >= rounds and used == {3, 6}:
                 break
+            root = client_of.get(f"{PREFIX}/queues").json()
+            assert root["usage"]["memory"] == root["children"][0]["usage"]["memory"] <= 8
             body = {"application_id": "base", "usage": {"memory": 8}}
             one = client_of.post(f"{PREFIX}/explain", json=body).json()
             other = client_of.get(f"{PREFIX}/application/base").json()["waiting"][0]["explanation"]

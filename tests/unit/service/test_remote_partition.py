@@ -68,20 +68,14 @@ def busy() -> Partition:
     return partition
 
 
-#: Calls of every operation; one of each that fails.
+#: Calls of every operation. Errors are encoded in the same way for all operations.
 CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
-    "request": [
-        lambda p: p.request("n", "one", memory(1)),
-        lambda p: p.request("n", "two", memory(1), placeholder=True, priority=-5, preemptible=False),
-        lambda p: p.request("n", "nobody", memory(1)),
-    ],
+    "request": [lambda p: p.request("n", "two", memory(1), placeholder=True, priority=-5, preemptible=False)],
     "allocate": [
-        lambda p: p.allocate("n", "two", memory(1)),
         lambda p: p.allocate("n", "one", memory(1)),
         lambda p: p.allocate("n", "two", MANY),
         lambda p: p.allocate("n", "two", Resource()),
-        lambda p: p.allocate("n", "two", memory(1), priority=7),
-        lambda p: p.allocate("n", "two", memory(1), preemptible=False, placeholder=True),
+        lambda p: p.allocate("n", "two", memory(1), preemptible=False, placeholder=True, priority=7),
         lambda p: p.allocate("n", "two", memory(1), priority=2**80),
         lambda p: p.allocate("n" * 257, "two", memory(1)),
         lambda p: p.allocate("", "two", memory(1)),
@@ -89,85 +83,48 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.allocate("n", "failed", memory(-1)),
     ],
     "allocate_ignoring_reservations": [
-        lambda p: p.allocate_ignoring_reservations(AllocationRequest("n", "two", memory(1), priority=2)),
-        lambda p: p.allocate_ignoring_reservations(AllocationRequest("n", "nobody", memory(1))),
+        lambda p: p.allocate_ignoring_reservations(AllocationRequest("n", "two", memory(1), priority=2))
     ],
-    "allocate_evicting": [
-        lambda p: p.allocate_evicting("n", "two", memory(1)),
-        lambda p: p.allocate_evicting("n", "one", memory(1), priority=1),
-        lambda p: p.allocate_evicting("n", "failed", memory(1)),
-    ],
+    "allocate_evicting": [lambda p: p.allocate_evicting("n", "one", memory(1), priority=1)],
     "allocate_all": [
         lambda p: p.allocate_all([("n", "two", memory(1)), AllocationRequest("m", "two", memory(2), priority=1)]),
         lambda p: p.allocate_all(("n", name, memory(9)) for name in ("one", "two")),
-        lambda p: p.allocate_all([]),
     ],
-    "replace": [
-        lambda p: p.replace("two-0", "n", memory(2)),
-        lambda p: p.replace("two-0", "n", memory(200)),
-        lambda p: p.replace("one-0", "n", memory(2)),
-    ],
-    "resize": [
-        lambda p: p.resize("one-0", memory(1)),
-        lambda p: p.resize("one-0", memory(1000)),
-        lambda p: p.resize("none", memory(1)),
-    ],
-    "renew": [
-        lambda p: p.renew("one-0", 60),
-        lambda p: p.renew("one-0", 0),
-        lambda p: p.renew("none", 60),
-    ],
+    "replace": [lambda p: p.replace("two-0", "n", memory(2)), lambda p: p.replace("two-0", "n", memory(200))],
+    "resize": [lambda p: p.resize("one-0", memory(1)), lambda p: p.resize("one-0", memory(1000))],
+    "renew": [lambda p: p.renew("one-0", 60), lambda p: p.renew("one-0", 0)],
     "scheduled_changes": [lambda p: p.scheduled_changes(), lambda p: p.scheduled_changes(max_changes=-1)],
-    "overdue": [lambda p: p.overdue(), lambda p: p.overdue(now=2**40)],
+    "overdue": [lambda p: p.overdue(now=2**40)],
     "expire": [lambda p: p.expire(now=2**40), lambda p: p.expire(now=0)],
     "release_overdue": [lambda p: p.release_overdue(now=2**40), lambda p: p.release_overdue()],
-    "preempt": [lambda p: p.preempt("one-0"), lambda p: p.preempt("none"), lambda p: p.preempt("")],
-    "release": [
-        lambda p: p.release("one-0"),
-        lambda p: p.release("none"),
-        lambda p: p.release(""),
-    ],
-    "reclaim": [
-        lambda p: p.reclaim(p.plan_reclaim("two", memory(1))),
-        lambda p: p.reclaim(lending_plan(p)),
-    ],
+    "preempt": [lambda p: p.preempt("one-0"), lambda p: p.preempt("none")],
+    "release": [lambda p: p.release("one-0"), lambda p: p.release("none")],
+    "reclaim": [lambda p: p.reclaim(p.plan_reclaim("two", memory(1))), lambda p: p.reclaim(lending_plan(p))],
     "carry_out": [
         lambda p: p.carry_out(preemption_plan(p)),
         lambda p: p.carry_out(replace(preemption_plan(p), inputs=(QueueInput("root.x", *[memory(1)] * 3),))),
-        lambda p: p.carry_out(replace(preemption_plan(p), victims=())),
         lambda p: p.carry_out(ReductionPlan(0, victims=preemption_plan(p).victims)),
         lambda p: p.carry_out(p.plan_reductions()),
     ],
-    "adopt": [
-        lambda p: p.adopt("n", "one", memory(50)),
-        lambda p: p.adopt("n", "one", memory(50), priority=9),
-        lambda p: p.adopt("n", "nobody", memory(5)),
-    ],
+    "adopt": [lambda p: p.adopt("n", "one", memory(50), priority=9)],
     "submit": [
-        lambda p: p.submit("n", SUE, "root.a"),
         lambda p: p.submit("n", BOB, tags={"namespace": "y"}, quota=memory(3), gang_style="hard"),
         lambda p: p.submit("n", UserGroup("eve"), "root.a"),
-        lambda p: p.submit("one", BOB, "root.a"),
         lambda p: p.submit("n", BOB, "root.a", gang_style="lazy"),
     ],
     "adopt_application": [
         lambda p: p.adopt_application("n", SUE, "root.p.new", tags={"a": "b"}, quota=memory(1), group="ops"),
         lambda p: p.adopt_application("n", SUE, "root.p.new", group=None),
-        lambda p: p.adopt_application("n", SUE, "root"),
     ],
     "complete": [lambda p: p.complete("idle"), lambda p: p.complete("one")],
-    "fail": [lambda p: p.fail("one"), lambda p: p.fail("nobody")],
-    "remove": [lambda p: p.remove("one"), lambda p: p.remove("nobody")],
-    "time_out_gang": [lambda p: p.time_out_gang("two"), lambda p: p.time_out_gang("nobody")],
+    "fail": [lambda p: p.fail("one")],
+    "remove": [lambda p: p.remove("one")],
+    "time_out_gang": [lambda p: p.time_out_gang("two")],
     "terminate": [lambda p: p.terminate(confirm=True)],
-    "set_queue_quota": [
-        lambda p: p.set_queue_quota("root.p.x", memory(3)),
-        lambda p: p.set_queue_quota("root.a", memory(3)),
-    ],
+    "set_queue_quota": [lambda p: p.set_queue_quota("root.p.x", memory(3))],
     "change_budget": [
-        lambda p: p.change_budget(BudgetChange.set("none", memory(5))),
-        lambda p: budgeted(p).change_budget(BudgetChange.refill("all", memory(5), reason="more", change_id="1")),
         lambda p: p.change_budget(BudgetChange.set("all", memory(5))._replace(owner="sue")),
+        lambda p: budgeted(p).change_budget(BudgetChange.refill("all", memory(5), reason="more", change_id="1")),
     ],
     "budget_accounts": [
         lambda p: p.budget_accounts(SUE, "root.a"),
@@ -175,7 +132,7 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.budget_accounts(queue_path="."),
     ],
     "add_node": [lambda p: p.add_node("n3", Resource(fpga=1)), lambda p: p.add_node("n1", memory(3))],
-    "update_node": [lambda p: p.update_node("n1", memory(1)), lambda p: p.update_node("n3", memory(3))],
+    "update_node": [lambda p: p.update_node("n1", memory(1))],
     "remove_node": [lambda p: p.remove_node("n1"), lambda p: p.remove_node("n3")],
     "plan": [lambda p: p.plan(SECOND), lambda p: p.plan(None)],
     "apply": [
@@ -184,10 +141,7 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.apply(p.plan(None)._replace(base=p.plan(None).compiled)),
     ],
     "configure": [lambda p: p.configure(SECOND), lambda p: p.configure(None)],
-    "audit": [
-        lambda p: p.audit([("one-0", "one", memory(4)), RunningAllocation("x", "nobody", memory(1))]),
-        lambda p: p.audit([("one-0", "one", memory(4)), ("one-0", "one", memory(4))]),
-    ],
+    "audit": [lambda p: p.audit([("one-0", "one", memory(4)), RunningAllocation("x", "nobody", memory(1))])],
     "reconcile": [
         lambda p: p.reconcile(p.audit([("one-0", "one", memory(5)), ("n", "one", memory(1))])),
         lambda p: p.reconcile(AuditReport((Difference(None, None),))),
@@ -197,53 +151,33 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.admit("new", SUE, "root.a", [("new-0", memory(50))]),
         lambda p: p.admit("one", SUE, "root.a", [("one-0", memory(5))], tags={"team": "red"}),
     ],
-    "end": [lambda p: p.end("one"), lambda p: p.end("nobody"), lambda p: p.end("")],
+    "end": [lambda p: p.end("one"), lambda p: p.end("nobody")],
     "synchronize": [
-        lambda p: p.synchronize([RunningApplication("one", SUE, "root.a", [("one-0", memory(9))])], starting=["two"]),
-        lambda p: p.synchronize([RunningApplication("one", BOB, "root.a")]),
+        lambda p: p.synchronize([RunningApplication("one", SUE, "root.a", [("one-0", memory(9))])], starting=["two"])
     ],
     "verify": [lambda p: p.verify()],
     "check": [
-        lambda p: p.check("two", memory(1)),
         lambda p: p.check("one", memory(1)),
         lambda p: p.check(UserInQueue(SUE, "root.a", {"a": "b"}, memory(1)), memory(2)),
-        lambda p: p.check("two", MANY),
         lambda p: p.check("two", MANY, priority=2, preemptible=False),
-        lambda p: p.check("nobody", memory(1)),
     ],
     "plan_reclaim": [
-        lambda p: p.plan_reclaim("two", memory(1)),
         lambda p: p.plan_reclaim("one", memory(1), priority=3, preemptible=False, duration=60),
         lambda p: p.plan_reclaim(UserInQueue(SUE, "root.a", {"a": "b"}), memory(200)),
-        lambda p: p.plan_reclaim("nobody", memory(1)),
     ],
-    "plan_reductions": [
-        lambda p: p.plan_reductions(),
-        lambda p: p.plan_reductions(10, overshoot=False),
-        lambda p: p.plan_reductions(1 << 70),
-    ],
+    "plan_reductions": [lambda p: p.plan_reductions(10, overshoot=False), lambda p: p.plan_reductions(1 << 70)],
     "reduction_timers": [lambda p: p.reduction_timers()],
     "preemption_status": [lambda p: p.preemption_status()],
     "plan_preemption": [
-        lambda p: p.plan_preemption(AllocationRequest("n", "one", memory(1)), since=0, now=10),
         lambda p: p.plan_preemption(AllocationRequest("n", "two", memory(99)), since=0, now=1000, within_queue=True),
         lambda p: p.plan_preemption(
             AllocationRequest("n", "one", memory(9), priority=3), since=0, now=1000, placed=[("x", "two", memory(1))]
         ),
-        lambda p: p.plan_preemption(AllocationRequest("n", "nobody", memory(1)), since=0),
     ],
-    "explain": [
-        lambda p: p.explain("one", memory(3)),
-        lambda p: p.explain(UserInQueue(BOB, "root.a"), memory(12), max_holders=1),
-        lambda p: p.explain("one", memory(3), max_holders=-1),
-    ],
-    "pending_headroom": [
-        lambda p: p.pending_headroom("one"),
-        lambda p: p.pending_headroom(UserInQueue(BOB, "root.p.x")),
-        lambda p: p.pending_headroom("no"),
-    ],
-    "headroom": [lambda p: p.headroom("one"), lambda p: p.headroom("nobody")],
-    "limits": [lambda p: p.limits("one"), lambda p: p.limits(UserInQueue(BOB, "root.p.x")), lambda p: p.limits("no")],
+    "explain": [lambda p: p.explain("one", memory(3)), lambda p: p.explain("one", memory(3), max_holders=-1)],
+    "pending_headroom": [lambda p: p.pending_headroom(UserInQueue(BOB, "root.p.x"))],
+    "headroom": [lambda p: p.headroom("one")],
+    "limits": [lambda p: p.limits("one"), lambda p: p.limits(UserInQueue(BOB, "root.p.x"))],
     "place": [
         lambda p: p.place(SUE, "root.a"),
         lambda p: p.place(SUE, "root.z"),
@@ -253,39 +187,29 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.explain_submission(SUE, "root.a", memory(10)),
         lambda p: p.explain_submission(SUE, "", memory(10), {"namespace": "z"}, quota=memory(1), max_holders=2),
         lambda p: p.explain_submission(SUE, "root.nowhere", memory(10)),
-        lambda p: p.explain_submission(SUE, "", memory(-10)),
     ],
-    "application": [lambda p: p.application("one"), lambda p: p.application("nobody"), lambda p: p.application("")],
-    "applications": [
-        lambda p: p.applications(),
-        lambda p: p.applications("root.p"),
-        lambda p: p.applications("root.z"),
-    ],
+    "application": [lambda p: p.application("one"), lambda p: p.application("nobody")],
+    "applications": [lambda p: p.applications(), lambda p: p.applications("root.p")],
     "applications_by_id": [lambda p: p.applications_by_id(["two", "nobody", "one"])],
     "application_ids": [lambda p: p.application_ids()],
     "application_report": [
         lambda p: p.application_report("one"),
         lambda p: p.application_report("one", max_pending=0, max_holders=0),
-        lambda p: p.application_report("nobody"),
     ],
     "allocation": [lambda p: p.allocation("one-0"), lambda p: p.allocation("one-1"), lambda p: p.allocation("none")],
-    "allocations": [lambda p: p.allocations(), lambda p: p.allocations("two"), lambda p: p.allocations("nobody")],
+    "allocations": [lambda p: p.allocations(), lambda p: p.allocations("two")],
     "allocations_by_id": [lambda p: p.allocations_by_id(name for name in ("two-0", "none", "one-1"))],
     "allocation_ids": [lambda p: p.allocation_ids()],
     "config": [lambda p: p.config],
     "queue": [lambda p: p.queue(), lambda p: p.queue("root.p"), lambda p: p.queue("root.z"), lambda p: p.queue(".")],
     "queue_alone": [lambda p: p.queue_alone("root.a"), lambda p: p.queue_alone("root.z")],
     "queue_paths": [lambda p: p.queue_paths()],
-    "queue_headroom": [
-        lambda p: p.queue_headroom("root.a"),
-        lambda p: p.queue_headroom("root.p", cluster=False),
-        lambda p: p.queue_headroom("root.z"),
-    ],
-    "queue_maximum": [lambda p: p.queue_maximum("root.a"), lambda p: p.queue_maximum("root.z")],
-    "pending": [lambda p: p.pending("root.a"), lambda p: p.pending("root.z")],
+    "queue_headroom": [lambda p: p.queue_headroom("root.a"), lambda p: p.queue_headroom("root.p", cluster=False)],
+    "queue_maximum": [lambda p: p.queue_maximum("root.a")],
+    "pending": [lambda p: p.pending("root.a")],
     "nodes": [lambda p: p.nodes()],
     "users": [lambda p: p.users()],
-    "user": [lambda p: p.user("sue"), lambda p: p.user("nobody"), lambda p: p.user("")],
+    "user": [lambda p: p.user("sue"), lambda p: p.user("nobody")],
     "user_usage": [lambda p: p.user_usage("sue"), lambda p: p.user_usage("nobody")],
     "user_names": [lambda p: p.user_names()],
     "user_utilization": [lambda p: p.user_utilization("sue"), lambda p: p.user_utilization("nobody")],
@@ -296,12 +220,7 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
     "exceeded_limits": [lambda p: p.exceeded_limits()],
     "model_utilization": [lambda p: p.model_utilization()],
     "model_reports": [lambda p: p.model_reports()],
-    "order": [
-        lambda p: p.order(),
-        lambda p: p.order(max_turns=1, ranks={"sue": 1}),
-        lambda p: p.order(max_turns=-1),
-        lambda p: p.order(explained=False),
-    ],
+    "order": [lambda p: p.order(max_turns=1, ranks={"sue": 1}), lambda p: p.order(explained=False)],
     "reservations": [lambda p: p.reservations()],
     "snapshot": [lambda p: p.snapshot()],
 }
@@ -400,8 +319,7 @@ def test_awaited_plan_can_be_applied() -> None:
     async def change() -> None:
         client = async_remote(partition)
         await client.apply(await client.plan(SECOND), confirm=True)
-        running = [("one-0", "one", memory(4))]
-        await client.reconcile(await client.audit(running))
+        await client.reconcile(await client.audit([("one-0", "one", memory(4))]))
 
     asyncio.run(change())
     assert partition.config == SECOND
@@ -420,26 +338,22 @@ def test_plan_of_one_client_is_valid_for_another() -> None:
         first.apply(other, confirm=True)
 
 
-@pytest.mark.parametrize("arguments", [(), ("a", "b", memory(1), True), ("a", "b", "c", "d")])
-def test_wrong_number_of_arguments(arguments: tuple[Any, ...]) -> None:
-    """A call with too few or too many arguments is a TypeError, as with a method."""
-    with pytest.raises(TypeError):
-        remote(busy()).allocate(*arguments)
-
-
-def test_wrong_keywords() -> None:
-    """A keyword that does not exist, or repeats an argument, is a TypeError."""
-    partition: Any = remote(busy())
-    for options in ({"color": 1}, {"usage": memory(1)}):
-        with pytest.raises(TypeError):
-            partition.allocate("a", "b", memory(1), **options)
-
-
-def test_arguments_by_keyword() -> None:
-    """Every argument may be passed by keyword."""
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ((), {}),
+        (("a", "b", memory(1), True), {}),
+        (("a", "b", "c", "d"), {}),
+        (("a", "b", memory(1)), {"color": 1}),
+        (("a", "b", memory(1)), {"usage": memory(1)}),
+    ],
+)
+def test_wrong_arguments(arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """A call with too few or too many arguments, or with a keyword that does not exist, is a TypeError."""
     partition = busy()
+    with pytest.raises(TypeError):
+        remote(partition).allocate(*arguments, **options)
     assert remote(partition).allocate(usage=memory(1), application_id="two", allocation_id="n")
-    assert partition.allocation("n") is not None
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 
 import pytest
 
@@ -280,13 +279,3 @@ def test_sessions_are_forgotten(tmp_path: Path) -> None:
         for table in ("session", "answer", "owner"):
             statement = f"SELECT count(*) FROM {table}"  # noqa: S608 - a constant
             assert connection.execute(statement).fetchone() == (0,), table
-
-
-def test_stopping_before_and_during_the_start(tmp_path: Path) -> None:
-    """A service that is stopped early ends at once."""
-    service = Service(tmp_path / "store", f"unix:{tmp_path}/s", config=CONFIG)
-    service.stop()
-    service.start()
-    assert service.term == 0
-    sleep(0)
-    assert os.listdir(tmp_path) == []  # noqa: PTH208 - of names

@@ -22,7 +22,9 @@ from ugm.store.reader import StoreLocation
 _IN_FLIGHT = 4
 
 
-@pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(
+    "kills", [2, pytest.param(10, marks=pytest.mark.ci), pytest.param(100, marks=[pytest.mark.ci, pytest.mark.deep])]
+)
 def test_kills(location: StoreLocation, kills: int) -> None:
     """Whenever the leader is killed, every acknowledged change is stored, and the tables agree with all changes."""
     random, expected = Random(kills), set[str]()

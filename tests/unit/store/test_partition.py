@@ -24,7 +24,6 @@ from ugm.store import (
     StoreDamagedError,
     StoredPartition,
     StoreError,
-    StoreHeldError,
     open_partition,
     read_partition,
 )
@@ -105,19 +104,6 @@ def test_rows_that_contradict_each_other(location: StoreLocation) -> None:
     for open_again in (open_partition, read_partition):
         with pytest.raises(StoreDamagedError, match=r"its rows refer to 'root\.none', which is missing"):
             open_again(location)
-
-
-def test_one_leader(location: StoreLocation) -> None:
-    """A store is open once; a closed partition answers queries and refuses changes."""
-    with begun(location) as partition:
-        with pytest.raises(StoreHeldError):
-            open_partition(location)
-        assert partition.allocate("a", "app", Resource(memory=1))
-    assert partition.allocation("a") is not None
-    with pytest.raises(StoreError, match="closed"):
-        partition.release("a")
-    with open_partition(location) as again:
-        assert again.release("a")
 
 
 def test_promises(location: StoreLocation) -> None:

@@ -78,24 +78,16 @@ def comparable(tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {**tables, "configuration": {"": (row.compiled.config, row.author)}}
 
 
-def test_a_new_store(location: StoreLocation) -> None:
-    """A new store is empty; its numbers begin with 1."""
+def test_time_never_goes_back(location: StoreLocation) -> None:
+    """A time before that of the last transaction is replaced by it, also by a later leader; numbers begin with 1."""
     with open_store(location) as store:
         assert store.load()[1:5] == (0, 0, (), 1)
-        assert put(store, submitted(), at=5) == 1
-        assert (store.number, store.durable) == (1, 1)
-        loaded = store.load()
-        assert (loaded.number, loaded.at, loaded.term) == (1, 5, 1)
-
-
-def test_time_never_goes_back(location: StoreLocation) -> None:
-    """A time before that of the last transaction is replaced by it, also by a later leader."""
-    with open_store(location) as store:
-        put(store, submitted(), at=5000)
+        assert put(store, submitted(), at=5000) == store.number == store.durable == 1
         put(store, held("a"), at=3000)
     with open_store(location) as store:
         put(store, held("b"), at=10)
-        assert store.load().at == 5000
+        loaded = store.load()
+        assert (loaded.number, loaded.at, loaded.term) == (3, 5000, 2)
 
 
 def test_values_that_no_database_stores(location: StoreLocation) -> None:
@@ -337,21 +329,6 @@ def test_a_copy_while_in_use(location: StoreLocation, tmp_path: Path) -> None:
         assert put(copy, held("own")) == 3
     with pytest.raises(RequestError, match="there is a store already"):
         copy_store(location, tmp_path / "copy")
-
-
-@pytest.mark.ci
-def test_a_copy_in_postgres(location: StoreLocation, request: pytest.FixtureRequest) -> None:
-    """A store moves to PostgreSQL, too."""
-    from ugm.store import PostgresLocation  # noqa: PLC0415 - only here
-
-    server = request.getfixturevalue("shared_server")
-    written(location, 3)
-    target = PostgresLocation(server.conninfo, server.fresh_schema())
-    copy_store(location, target)
-    assert loaded(target) == loaded(location)
-    with open_store(target) as store:
-        put(store, removed("a1"))
-    assert names(target) == ["a0", "a2"]
 
 
 def test_models_that_cannot_be_captured(

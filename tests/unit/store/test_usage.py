@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from random import Random
 from zoneinfo import ZoneInfo
 
@@ -59,22 +60,17 @@ def test_no_group(store: Store, location: StoreLocation) -> None:
     assert [(row.name, row.amounts["memory"]) for row in found] == [("dev", 2000), ("ops", 1000), (None, 7000)]
 
 
-def test_deleting_usage(store: Store, location: StoreLocation) -> None:
-    """Usage before an instant can be deleted; a query for it is refused."""
+def test_deleting_usage(store: Store, location: StoreLocation, tmp_path: Path) -> None:
+    """Usage moves with a store; usage before an instant can be deleted, and a query for it is refused."""
     fold(store)
+    copy_store(location, tmp_path / "copy")
+    assert sums(tmp_path / "copy", "user") == sums(location, "user")
     delete_usage(location, 6000)
     assert sums(location, "user") == {"sue": 5000, "bob": 6000}
     assert sums(location, "user", since=6) == {"sue": 5000, "bob": 6000}
     with pytest.raises(RequestError) as caught:
         sums(location, "user", since=5.999)
     assert str(caught.value) == "since 5.999: usage before 6.0 is no longer known"
-
-
-def test_a_copy_has_the_usage(store: Store, location: StoreLocation, tmp_path: Wrong) -> None:
-    """Usage moves with a store."""
-    put(store, held("c"), at=8000)
-    copy_store(location, tmp_path / "copy")
-    assert sums(tmp_path / "copy", "user") == sums(location, "user")
 
 
 def test_the_calendar(location: StoreLocation) -> None:
