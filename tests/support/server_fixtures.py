@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
 import uvicorn
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -43,10 +44,13 @@ __all__ = [
     "UPLOAD",
     "YAML",
     "YUNIKORN",
+    "Samples",
     "busy",
     "client",
     "create_partition",
+    "json_at",
     "running",
+    "samples_of",
     "served",
     "service",
     "storage",
@@ -95,6 +99,8 @@ partitions:
 """
 
 
+#: The values of metrics by name and labels.
+Samples: TypeAlias = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 #: Creates the partitions of a test; see the fixture `storage`.
 _factory: Callable[..., AbstractPartition] = Partition
 _SERVICE: Final = pytest.param("service", marks=pytest.mark.ci)
@@ -169,6 +175,24 @@ def served(partition: AbstractPartition | None = None, **options: Any) -> Starle
 def client(partition: AbstractPartition | None = None, **options: Any) -> TestClient:  # noqa: ANN401 - handed on
     """Return a client of a server."""
     return TestClient(served(partition, **options))
+
+
+def json_at(partition: AbstractPartition, path: str, **query: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return the answer of a server to a request for a part of a partition."""
+    answer = client(partition).get(f"{PREFIX}/{path}", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def samples_of(collector: PartitionCollector) -> Samples:
+    """Return the samples that the standard parser reads, by name and labels without the partition."""
+    text, kind = exposition(collector)()
+    assert kind.startswith("text/plain")
+    return {
+        (sample.name, tuple(sorted(item for item in sample.labels.items() if item[0] != "partition"))): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
 
 
 @contextmanager

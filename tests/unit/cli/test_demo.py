@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner
 
+from support.service_fixtures import eventually
 from ugm.cli import demo
 from ugm.cli.commands import ugm
 
@@ -21,24 +22,20 @@ from ugm.cli.commands import ugm
 def test_demo_is_alive() -> None:
     """The command prints where it serves; what is seen there is not empty, and changes."""
     command = [sys.executable, "-c", "from ugm.cli import main; main()", "demo", "--port", "0", "--speed", "5000"]
-    with subprocess.Popen(  # noqa: S603 - it is ours
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-    ) as run:
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:  # noqa: S603 - it is ours
         assert run.stdout is not None
         address = run.stdout.readline().removeprefix("serving at ").strip()
-        first = seen(address)
-        while seen(address)["newest"] == first["newest"]:
-            time.sleep(0.1)
+
+        def seen() -> Any:  # noqa: ANN401 - JSON
+            with urlopen(f"{address}/api/v1/partition/default/history") as answer:  # noqa: S310 - it is ours
+                return json.load(answer)
+
+        first = seen()
+        eventually(lambda: seen()["newest"] != first["newest"], 60)
         run.send_signal(signal.SIGINT)
     assert run.returncode == 0
     assert {"allocated", "denied", "released", "submitted"} <= first["counts"].keys()
-
-
-def seen(address: str) -> dict[str, dict[str, int]]:
-    """Return what the history of a server says."""
-    with urlopen(f"{address}/api/v1/partition/default/history") as answer:  # noqa: S310 - it is ours
-        found: dict[str, dict[str, int]] = json.load(answer)
-        return found
 
 
 def test_demo_keeps_its_books() -> None:

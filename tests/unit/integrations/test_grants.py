@@ -72,7 +72,14 @@ def _grants(partition: AbstractPartition) -> BlockingGrants:
 
 
 def test_grants_and_denials(partition: AbstractPartition, grants: BlockingGrants) -> None:
-    """A grant is charged once, and a denial says in words what can help and changes nothing."""
+    """A grant is charged once, and a denial says in words what can help and changes nothing.
+
+    A new object denies until it knows what runs.
+    """
+    new = BlockingGrants(partition, "host")
+    with pytest.raises(GrantDeniedError, match="not ready") as early:
+        new.grant("a", ANA, "root.hub", [("a", gpus(1))])
+    assert (new.is_ready, early.value.remedy) == (False, Remedy.SERVICE)
     for _ in range(2):
         grants.grant("a", ANA, "root.hub", [("a", gpus(2))], tags={"x": "y"})
     with pytest.raises(GrantDeniedError, match="Your limit allows 2 GPUs") as caught:
@@ -99,16 +106,6 @@ def test_extensions(partition: AbstractPartition, grants: BlockingGrants) -> Non
     grants.end("a")
     grants.end("a")
     assert not partition.applications()
-
-
-def test_nothing_is_granted_before_the_first_comparison(partition: AbstractPartition) -> None:
-    """A new object denies until it knows what runs."""
-    grants = BlockingGrants(partition, "host")
-    with pytest.raises(GrantDeniedError, match="not ready") as caught:
-        grants.grant("a", ANA, "root.hub", [("a", gpus(1))])
-    assert (grants.is_ready, caught.value.remedy) == (False, Remedy.SERVICE)
-    grants.reconcile(nothing)
-    grants.grant("a", ANA, "root.hub", [("a", gpus(1))])
 
 
 # Comparison
@@ -250,6 +247,13 @@ def test_an_outage(caplog: pytest.LogCaptureFixture) -> None:
 
     asyncio.run(work())
     assert "an end is not recorded yet: no route to the service" in caplog.text
+    # A host may start work without an answer; it is adopted later.
+    source.is_off = True
+    grants = Grants(source, "host", fails_open=True)
+    asyncio.run(_async(grants.grant("a", ANA, "root.hub", [("a", gpus(9))])))
+    source.is_off = False
+    report = asyncio.run(_async(grants.reconcile(work_of("a"))))
+    assert report.adopted_applications == ("host/a",)
 
 
 def test_waiting_requests() -> None:
@@ -285,16 +289,6 @@ def test_waiting_requests() -> None:
         assert partition.pending("root.hub")[0] == 0
 
     asyncio.run(work())
-
-
-def test_failing_open() -> None:
-    """A host may start work without an answer; it is adopted later."""
-    source = Outage(Partition(PARTITION))
-    grants = Grants(source, "host", fails_open=True)
-    asyncio.run(_async(grants.grant("a", ANA, "root.hub", [("a", gpus(9))])))
-    source.is_off = False
-    report = asyncio.run(_async(grants.reconcile(work_of("a"))))
-    assert report.adopted_applications == ("host/a",)
 
 
 async def _async(awaitable: Awaitable[Any]) -> Any:  # noqa: ANN401 - any result

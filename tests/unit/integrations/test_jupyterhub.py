@@ -190,9 +190,10 @@ def test_ids_are_unambiguous(partition: Partition) -> None:
 
 def test_a_denial_says_what_can_help(partition: Partition) -> None:
     """The status tells whether waiting helps, and pages that show the failure later have the same text."""
-    limits, user = ready(partition), User()
+    limits, user = ready(partition, duration=lambda _: 3600), User()
     for name in ("", "b"):
         run(limits.grant(Spawner(name, user)))
+    assert [one.duration for one in partition.allocations()] == [3600, 3600]
     later = denial(limits.grant(Spawner("c", user)))
     never = denial(limits.grant(Spawner("", User("ben"), mem_limit=2**40)))
 
@@ -203,8 +204,18 @@ def test_a_denial_says_what_can_help(partition: Partition) -> None:
     assert later.reason == "quota"
 
 
-def test_an_unavailable_quota_denies_with_a_status_below_500() -> None:
-    """A status of 500 would make the hub stop after some denials."""
+def test_errors_in_functions_of_the_operator_deny(partition: Partition, caplog: pytest.LogCaptureFixture) -> None:
+    """A user who sends strange options is denied, and the log has the error; an outage denies as well.
+
+    A status of 500 would make the hub stop after some denials.
+    """
+
+    def usage(spawner: Any) -> Resource:  # noqa: ANN401 - the attributes of the test
+        return Resource(servers=1, gpu=int(spawner.user_options["gpu"]))
+
+    limits = ready(partition, usage=usage)
+    assert denial(limits.grant(Spawner(user_options={"gpu": "many"}))).status_code == 409
+    assert "invalid literal" in caplog.text
 
     async def fail() -> Any:  # noqa: ANN401 - as a source
         raise ConnectionError
@@ -214,17 +225,6 @@ def test_an_unavailable_quota_denies_with_a_status_below_500() -> None:
     limits.grants.is_ready = True
     assert denial(limits.grant(Spawner())).status_code == 409
     run(limits.end(Spawner()))
-
-
-def test_errors_in_functions_of_the_operator_deny(partition: Partition, caplog: pytest.LogCaptureFixture) -> None:
-    """A user who sends strange options is denied and does not make the hub stop; the log has the error."""
-
-    def usage(spawner: Any) -> Resource:  # noqa: ANN401 - the attributes of the test
-        return Resource(servers=1, gpu=int(spawner.user_options["gpu"]))
-
-    limits = ready(partition, usage=usage)
-    assert denial(limits.grant(Spawner(user_options={"gpu": "many"}))).status_code == 409
-    assert "invalid literal" in caplog.text
 
 
 class KubeSpawner(Spawner):
@@ -247,13 +247,6 @@ def test_profiles_are_applied_before_the_usage_is_read(partition: Partition) -> 
         "hub/ana/c": None,
     }
     assert denial(limits.grant(KubeSpawner("d", User(), user_options={"profile": "gone"}))).status_code == 409
-
-
-def test_durations_are_promised(partition: Partition) -> None:
-    """The function of the operator returns when the host stops a server."""
-    run(ready(partition, duration=lambda _: 3600).grant(Spawner()))
-
-    assert [one.duration for one in partition.allocations()] == [3600]
 
 
 # Hooks of the operator
@@ -315,29 +308,18 @@ def test_the_form_shows_what_remains(partition: Partition) -> None:
 # The comparison
 
 
-def test_the_work_of_the_hub(partition: Partition) -> None:
-    """Servers that run or are checked after a restart run; those that start or stop are left as they are."""
-    user = User()
-    for name, pending, server in [
-        ("idle", None, None),
-        ("ready", None, "http"),
-        ("check", "check", "http"),
-        ("spawn", "spawn", "http"),
-        ("stop", "stop", "http"),
-    ]:
-        Spawner(name, user, server, pending)
-    work = run(ready(partition).list_work([user], {}))
-
-    assert [one.application_id for one in work.running] == ["ana/ready", "ana/check"]
-    assert list(work.starting) == ["ana/spawn", "ana/stop"]
-
-
 def test_a_server_keeps_its_usage(partition: Partition) -> None:
-    """The hub does not know after a restart which limits a server was started with, but the ledger does."""
+    """The hub does not know after a restart which limits a server was started with, but the ledger does.
+
+    Servers that are checked after a restart run; those that start or stop are left as they are.
+    """
     limits, server = ready(partition), Spawner(mem_limit=2**31)
     run(limits.grant(server))
     server.mem_limit, server.server = 2**30, "http"
-    other = Spawner("other", server.user, "http", mem_limit=2**30)
+    other = Spawner("other", server.user, "http", "check", mem_limit=2**30)
+    for name, pending, address in (("idle", None, None), ("spawn", "spawn", "http"), ("stop", "stop", "http")):
+        Spawner(name, server.user, address, pending)
+    assert list(run(limits.list_work([server.user], {})).starting) == ["ana/spawn", "ana/stop"]
     run(limits.grants.reconcile(lambda held: limits.list_work([server.user], held)))
 
     assert {one.allocation_id: one.usage["memory"] for one in partition.allocations()} == {

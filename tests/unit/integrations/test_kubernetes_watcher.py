@@ -112,18 +112,6 @@ def test_running_pods_are_adopted(scene: Scene) -> None:
     scene.partition.verify()
 
 
-def test_charges_follow_the_list(scene: Scene) -> None:
-    """Sizes are corrected, and pods that are gone end; the owner of a charged pod stays."""
-    scene.compare()
-    kept, gone = pod("1", user="eve"), pod("1")
-    scene.grant(kept, 3)
-    scene.grant(gone, 1)
-    scene.pods = [kept]
-    scene.now += TENTATIVE
-    scene.compare()
-    assert scene.charges() == {uid_of(kept): ("ana", "root.dev", 1000)}
-
-
 def test_running_pods_use_the_models_of_their_nodes(scene: Scene) -> None:
     """A pod of any model is charged with one until its node is known."""
     scene.know_models()
@@ -138,18 +126,6 @@ def test_running_pods_use_the_models_of_their_nodes(scene: Scene) -> None:
         scene.compare()
         assert scene.models() == ["gpu:v100", "gpu:a100"]
     scene.partition.verify()
-
-
-def test_a_tentative_charge_stays_for_a_while(scene: Scene) -> None:
-    """The pod of a recent charge may not be stored yet."""
-    scene.compare()
-    uid = scene.grant(pod(), 1)
-    scene.now += TENTATIVE - 1
-    scene.compare()
-    assert list(scene.charges()) == [uid]
-    scene.now += 1
-    scene.compare()
-    assert not scene.charges()
 
 
 def test_an_increase_on_its_way(scene: Scene) -> None:

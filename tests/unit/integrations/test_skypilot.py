@@ -98,20 +98,15 @@ def _policy() -> Policy:
     return policy
 
 
-def test_launch_is_granted(policy: Policy) -> None:
-    """A cluster holds the resources of its task on all nodes, for the user in the group of the workspace."""
-    assert not policy.post(encoded(GPUS_2, nodes=2))
-
-    [allocation] = policy.partition.allocations()
-    assert allocation.usage == Resource(clusters=1, nodes=2, L4=4, gpu=4, vcore=8000, memory=2**35)
-    application = policy.partition.application("skypilot/c1")
-    assert application is not None
-    assert (application.user, application.group) == (UserGroup("ana", ("labs",)), "labs")
-
-
 def test_rejection_has_amounts_and_a_remedy(policy: Policy) -> None:
-    """A rejected cluster charges nothing, and the text says what can help."""
+    """A cluster holds the resources of its task on all nodes, for the user in the group of the workspace.
+
+    A rejected cluster charges nothing, and the text says what can help.
+    """
     assert not policy.post(encoded(GPUS_2, nodes=3))
+    [allocation], [application] = policy.partition.allocations(), policy.partition.applications()
+    assert allocation.usage == Resource(clusters=1, nodes=3, L4=6, gpu=6, vcore=12000, memory=3 * 2**34)
+    assert (application.user, application.group) == (UserGroup("ana", ("labs",)), "labs")
 
     assert policy.post(encoded(GPUS_2, nodes=2, cluster="c2")) == (
         "Your limit allows 8 GPUs (in use: 6 GPUs), and the request is for 4 GPUs. Try again when other work has ended."
@@ -159,20 +154,6 @@ def test_existing_clusters(policy: Policy) -> None:
     assert policy.held() == {"skypilot/c1": 8}
 
 
-def test_clusters_that_never_come(policy: Policy) -> None:
-    """A grant ends if SkyPilot does not list the cluster in ten minutes; a listed one stays until it is gone."""
-    policy.post(encoded(GPUS_2))
-    policy.post(encoded(GPUS_2, cluster="c2"))
-    policy.reconcile(RECORD)
-    assert set(policy.held()) == {"skypilot/c1", "skypilot/c2"}
-
-    policy.now += 601
-    policy.reconcile(RECORD)
-    assert set(policy.held()) == {"skypilot/c1"}
-    policy.reconcile()
-    assert not policy.held()
-
-
 def test_list_of_clusters(policy: Policy) -> None:
     """Stopped clusters and those of SkyPilot itself hold nothing. Sizes are those of the machines, once known."""
     policy.post(encoded(GPUS_2, cluster="c2", user="ben"))
@@ -188,6 +169,12 @@ def test_list_of_clusters(policy: Policy) -> None:
     }
     assert {one.user.name for one in policy.partition.applications()} == {"ana", "ben"}
     policy.partition.verify()
+    # A grant ends if SkyPilot does not list the cluster in ten minutes.
+    policy.post(encoded(GPUS_2, cluster="c4"))
+    for seconds, held in ((599, {"skypilot/c1", "skypilot/c4"}), (2, {"skypilot/c1"})):
+        policy.now += seconds
+        policy.reconcile(RECORD)
+        assert set(policy.held()) == held
 
 
 @pytest.mark.parametrize(

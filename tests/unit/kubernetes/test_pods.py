@@ -50,27 +50,26 @@ def test_document_example() -> None:
     )
 
 
-def test_largest_init_container_counts() -> None:
-    """Init containers run one after another: the largest of them counts, for each resource, if it is above the sum."""
-    init = (container(cpu=3), container(memory="1Gi"), container(cpu=1))
-
-    assert pod_usage(pod(container(cpu=1, memory="2Gi"), container(cpu=1), init=init)) == Resource(
-        vcore=3000, memory=2 * GIB
-    )
+ALWAYS = {"restartable": True}
 
 
-def test_restartable_init_containers_add_up() -> None:
-    """A restartable init container stays, so it counts like a container."""
-    init = (container(cpu=1, restartable=True), container(cpu=2, restartable=True))
-
-    assert pod_usage(pod(container(cpu=1), init=init)) == Resource(vcore=4000)
-
-
-def test_init_container_with_earlier_restartable_ones() -> None:
-    """An init container runs with the restartable ones before it, not with the later ones."""
-    init = (container(cpu=1, restartable=True), container(cpu=5), container(cpu=2, restartable=True))
-
-    assert pod_usage(pod(container(cpu=1), init=init)) == Resource(vcore=6000)
+@pytest.mark.parametrize(
+    ("init", "usage"),
+    [
+        # They run one after another: the largest counts, for each resource, if it is above the sum.
+        ((container(cpu=3), container(memory="1Gi"), container(cpu=1)), Resource(vcore=3000, memory=2 * GIB)),
+        # A restartable one stays, so it counts like a container.
+        ((container(cpu=1, **ALWAYS), container(cpu=2, **ALWAYS)), Resource(vcore=5000, memory=2 * GIB)),
+        # Others run with the restartable ones before them, not with the later ones.
+        (
+            (container(cpu=1, **ALWAYS), container(cpu=5), container(cpu=2, **ALWAYS)),
+            Resource(vcore=6000, memory=2 * GIB),
+        ),
+    ],
+)
+def test_init_containers(init: tuple[Manifest, ...], usage: Resource) -> None:
+    """Init containers count if they need more than the containers."""
+    assert pod_usage(pod(container(cpu=1, memory="2Gi"), container(cpu=1), init=init)) == usage
 
 
 def test_pod_level_requests() -> None:
@@ -133,13 +132,6 @@ def test_errors_name_the_place(manifest: Manifest, message: str) -> None:
         read_pod(manifest)
 
     assert str(caught.value) == message
-
-
-def test_document_labels() -> None:
-    """The labels of the document name application and queue."""
-    found = read_pod(labelled({"app": "my-test-app", "applicationId": "my-test-app-01", "queue": "root.sandbox"}))
-
-    assert (found.application_id, found.queue) == ("my-test-app-01", "root.sandbox")
 
 
 @pytest.mark.parametrize(

@@ -81,13 +81,6 @@ def test_a_label_may_stand_for_variants_of_several_resources() -> None:
     assert pod_usage(manifest, {"model=x": f"{GPU}:x"}) == Resource({GPU: 2, f"{GPU}:x": 2})
 
 
-def test_a_pod_without_the_resource_has_no_variant() -> None:
-    """A selector alone requests nothing."""
-    manifest = {"spec": {"containers": [{}], "nodeSelector": {PRODUCT: "SXM4"}}}
-
-    assert pod_usage(manifest, VARIANTS) == Resource()
-
-
 def test_a_node_offers_its_variant() -> None:
     """The label of the node names it; other resources stay."""
     node = {
@@ -99,10 +92,7 @@ def test_a_node_offers_its_variant() -> None:
     assert node_offers(node, VARIANTS) == Resource({GPU: 8, f"{GPU}:v100": 8, "vcore": 4000})
     assert node_offers(node) == Resource({GPU: 8, "vcore": 4000})
     assert node_offers({"status": {"allocatable": {"cpu": "4"}}}, VARIANTS) == Resource(vcore=4000)
-
-
-def test_a_node_of_an_unknown_model_is_an_error() -> None:
-    """No limit of a variant would count its GPUs."""
+    # No limit of a variant would count its GPUs.
     with pytest.raises(ManifestError, match=r"metadata.labels .*: expected one of those that name variants of nvidia"):
         node_offers({"metadata": {"labels": {PRODUCT: "T4"}}, "status": {"allocatable": {GPU: 8}}}, VARIANTS)
 

@@ -12,7 +12,7 @@ import pytest
 
 from support.logs import own_records
 from support.partition_fixtures import config
-from support.server_fixtures import DECIDE, PREFIX, TOKEN, client, create_partition
+from support.server_fixtures import DECIDE, PREFIX, TOKEN, client, create_partition, json_at
 from ugm import Resource, UserGroup
 from ugm.budgets import Budget, Budgets, Period
 from ugm.partition import AbstractPartition
@@ -21,13 +21,6 @@ from ugm.partition import AbstractPartition
 pytestmark = pytest.mark.usefixtures("storage")
 
 HOUR = 3600
-
-
-def get(partition: AbstractPartition, **query: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return the accounts."""
-    answer = client(partition).get(f"{PREFIX}/budgets", params=query)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
 
 
 def spending() -> AbstractPartition:
@@ -50,7 +43,7 @@ def names(answer: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - JSON
 
 def test_accounts_are_listed() -> None:
     """Each account has its amounts, its renewal and its share, and the most used one is first."""
-    found = get(spending())
+    found = json_at(spending(), "budgets")
 
     assert found["total"] == 3
     assert names(found) == [("bill", "root.a"), ("each", "ben"), ("each", "sue")]
@@ -67,11 +60,11 @@ def test_accounts_are_selected_and_sorted() -> None:
     """Parameters select accounts and their order."""
     partition = spending()
 
-    assert names(get(partition, budget="each", sort="name")) == [("each", "ben"), ("each", "sue")]
-    assert names(get(partition, owner="sue")) == [("each", "sue")]
-    assert names(get(partition, search="BIL", sort="remaining")) == [("bill", "root.a")]
-    assert names(get(partition, sort="name", offset=1, limit=1)) == [("each", "ben")]
-    times = [one["exhausted"] or inf for one in get(partition, sort="exhausted")["accounts"]]
+    assert names(json_at(partition, "budgets", budget="each", sort="name")) == [("each", "ben"), ("each", "sue")]
+    assert names(json_at(partition, "budgets", owner="sue")) == [("each", "sue")]
+    assert names(json_at(partition, "budgets", search="BIL", sort="remaining")) == [("bill", "root.a")]
+    assert names(json_at(partition, "budgets", sort="name", offset=1, limit=1)) == [("each", "ben")]
+    times = [one["exhausted"] or inf for one in json_at(partition, "budgets", sort="exhausted")["accounts"]]
     assert times == sorted(times)
 
 
@@ -99,7 +92,7 @@ def test_an_operator_changes_budgets(caplog: pytest.LogCaptureFixture) -> None:
         "recipient_owner": "sue",
     }
     assert change(partition, TOKEN, **transfer, amounts=hour) == (200, {"changed": True})
-    limits = {one["owner"]: one["limit"] // HOUR for one in get(partition, budget="each")["accounts"]}
+    limits = {one["owner"]: one["limit"] // HOUR for one in json_at(partition, "budgets", budget="each")["accounts"]}
     assert limits == {"sue": 26, "ben": 23}
     lines = [json.loads(record.message) for record in own_records(caplog)]
     assert [(one["object"], one["outcome"]) for one in lines] == [
@@ -122,6 +115,6 @@ def test_an_operator_changes_budgets(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_refused_change(headers: dict[str, str], fields: dict[str, Any], status: int) -> None:
     """An invalid change, or one that a scheduler requests, has no effect."""
     partition = spending()
-    before = get(partition)["accounts"][0]["limit"]
+    before = json_at(partition, "budgets")["accounts"][0]["limit"]
     assert change(partition, headers, amounts={"gpu": 1}, **fields)[0] == status
-    assert get(partition)["accounts"][0]["limit"] == before
+    assert json_at(partition, "budgets")["accounts"][0]["limit"] == before

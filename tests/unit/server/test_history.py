@@ -6,10 +6,9 @@ import json
 from typing import Any, get_args
 
 import msgspec
-import pytest
 
-from ugm import Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.events import ApplicationSubmitted, Denied, Event, event_name
+from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.events import Denied, Event, event_name
 from ugm.server import History
 from ugm.server.app import ROUTES
 
@@ -62,28 +61,18 @@ def test_equal_denials_are_counted() -> None:
     assert record.event.requests[0].allocation_id == "a-4"
 
 
-@pytest.mark.parametrize(("application_id", "amount"), [("other", 3), ("app", 4)])
-def test_other_denials_are_lines_of_their_own(application_id: str, amount: int) -> None:
-    """Denials of different applications or requests are different records."""
+def test_a_denial_that_was_pushed_out_is_listed_again() -> None:
+    """Equal denials are counted only within the newest records; those of other applications or requests differ."""
     history = ticking()
     partition = followed(history)
     partition.submit("other", SUE, "root.a")
-    partition.allocate("first", "app", Resource(memory=3))
-    partition.allocate("second", application_id, Resource(memory=amount))
-
-    assert [record.times for record in history.records(kind="denied")] == [1, 1]
-
-
-def test_a_denial_that_was_pushed_out_is_listed_again() -> None:
-    """Equal denials are counted only within the newest records."""
-    history = ticking()
-    partition = followed(history)
+    partition.allocate("a", "other", Resource(memory=3))
     for amount in (3, 4, 5, 6, 3):
         partition.allocate("a", "app", Resource(memory=amount))
-
     records = history.records(kind="denied")
+    assert history.records(kind="denied", most=1) == records[-1:]
 
-    assert [record.number for record in records] == [4, 5, 6]
+    assert [record.number for record in records] == [6, 7, 8]
     assert [record.times for record in records] == [1, 1, 1]
 
 
@@ -97,17 +86,6 @@ def test_after() -> None:
 
     assert [(record.kind, record.times) for record in history.records(after=seen)] == [("denied", 2)]
     assert history.records(after=history.page().newest) == ()
-
-
-def test_most() -> None:
-    """Of many records the newest are returned, oldest first."""
-    history = ticking()
-    followed(history).submit("b", SUE, "root.a")
-
-    (record,) = history.records(most=1)
-
-    assert isinstance(record.event, ApplicationSubmitted)
-    assert record.event.application_id == "b"
 
 
 def test_denials_by_limit() -> None:
@@ -150,14 +128,6 @@ def test_a_configuration_is_kept_as_its_changes() -> None:
     shown: Any = record.to_dict()
     assert record.kind == "configured"
     assert shown["changes"]["queues"][0]["name"] == "root.a"
-
-
-def test_most_is_a_number() -> None:
-    """A history of no records is refused."""
-    with pytest.raises(RequestError) as caught:
-        History(0)
-
-    assert str(caught.value) == "most 0: expected an int > 0"
 
 
 def test_names_of_resources_are_bounded() -> None:

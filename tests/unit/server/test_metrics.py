@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from support.partition_fixtures import config, started
-from support.server_fixtures import NASTY, STATUS, busy, client, create_partition
+from support.server_fixtures import NASTY, STATUS, Samples, busy, client, create_partition, samples_of
 from support.service_fixtures import eventually
 from ugm import AllocationRequest, RequestError, Resource, UserGroup, parse_config
 from ugm.budgets import Budget, Budgets, Period
@@ -25,32 +24,31 @@ pytestmark = pytest.mark.usefixtures("service")
 PENDING = Allocation(
     "gone", "old", Resource(memory=1), AllocationState.PENDING, placeholder=False, priority=0, preemptible=True
 )
-Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def read(collector: PartitionCollector) -> Series:
-    """Return the samples that the standard parser reads, by name and labels without the partition."""
-    text, kind = exposition(collector)()
-    assert kind.startswith("text/plain")
-    return {
-        (sample.name, tuple(sorted(item for item in sample.labels.items() if item[0] != "partition"))): sample.value
-        for family in text_string_to_metric_families(text.decode())
-        for sample in family.samples
-    }
-
-
-def of(series: Series, name: str, **labels: str) -> float:
+def of(series: Samples, name: str, **labels: str) -> float:
     """Return one sample; of bytes that of memory."""
     resource = {"resource": "memory"} if name.endswith("_bytes") else {}
     return series[name, tuple(sorted({**resource, **labels}.items()))]
 
 
 def test_figures() -> None:
-    """Usage, limits, pending amounts and totals are those of the partition."""
-    series = read(PartitionCollector({"default": busy()}))
+    """Usage, limits, pending amounts, totals, denials and events are those of the partition."""
+    history = History()
+    partition = busy(history)
+    # Names with quotes and line breaks are escaped in the text format.
+    partition.adopt_application("odd", UserGroup(NASTY + "\n\\"), "root.b")
+    partition.adopt("odd", "odd", Resource({'"\n': 2}))
+    series = samples_of(PartitionCollector({"default": partition}, history={"default": history}))
 
-    assert of(series, "ugm_users") == of(series, "ugm_groups") == 1
-    assert of(series, "ugm_applications") == of(series, "ugm_allocations") == 2
+    assert (of(series, "ugm_users"), of(series, "ugm_groups")) == (2, 1)
+    assert of(series, "ugm_applications") == of(series, "ugm_allocations") == 3
+    assert of(series, "ugm_user_usage_units", user=NASTY + "\n\\", resource='"\n') == 2
+    assert of(series, "ugm_denials_total", kind="group", queue="root", resource="memory") == 1
+    assert of(series, "ugm_denials_total", kind="queue", queue="root.a", resource="memory") == 1
+    assert of(series, "ugm_events_total", event="allocated") == 2
+    assert of(series, "ugm_user_limit_applications", user="sue", queue="root") == 3
+    assert of(series, "ugm_user_limit_running_applications", user="sue", queue="root") == 1
     assert of(series, "ugm_queue_usage_bytes", queue="root.a") == 6
     assert of(series, "ugm_queue_limit_bytes", queue="root.a") == 9
     assert of(series, "ugm_queue_guaranteed_bytes", queue="root.a") == 4
@@ -62,24 +60,12 @@ def test_figures() -> None:
     assert (of(series, "ugm_group_limit_bytes", **limit), of(series, "ugm_group_limit_usage_bytes", **limit)) == (8, 6)
 
 
-def test_limits_on_applications() -> None:
-    """Limits on the number of applications have metrics like those of resources."""
-    partition = create_partition(config("{name: a, maxapplications: 4}", limits='{users: ["*"], maxapplications: 2}'))
-    started(partition, "app", 1)
-    series = read(PartitionCollector({"default": partition}))
-    labels = {"user": "sue", "queue": "root"}
-
-    assert of(series, "ugm_user_limit_applications", **labels) == 2
-    assert of(series, "ugm_user_limit_running_applications", **labels) == 1
-    assert of(series, "ugm_queue_limit_applications", queue="root.a") == 4
-
-
 def test_preemption() -> None:
     """Plans are counted by outcome; terminating allocations, rights to room and timers have gauges."""
     partition = busy()
     partition.plan_preemption(AllocationRequest("x", "app", Resource(memory=10**9)), since=0, now=60)
     partition.preempt(next(one.allocation_id for one in partition.allocations() if one.state == "held"))
-    series = read(PartitionCollector({"default": partition}))
+    series = samples_of(PartitionCollector({"default": partition}))
 
     assert of(series, "ugm_preemption_plans_total", outcome="blocked") == 1
     assert of(series, "ugm_terminating_allocations") == 1
@@ -89,7 +75,7 @@ def test_preemption() -> None:
 def test_service() -> None:
     """The leader of a service states everything; a process that stands by states its role and the term."""
     partition = busy()
-    series = read(PartitionCollector({"default": partition}, services={"default": lambda: STATUS}))
+    series = samples_of(PartitionCollector({"default": partition}, services={"default": lambda: STATUS}))
     standby = {"standby": "b:2", "address": "unix:/b"}
 
     assert of(series, "ugm_service_leading") == of(series, "ugm_service_log_available") == 1
@@ -103,11 +89,11 @@ def test_service() -> None:
     assert of(series, "ugm_service_standby_age_seconds", **standby) == 0.25
 
     follower = replace(STATUS, is_leading=False)
-    series = read(PartitionCollector({"default": partition}, services={"default": lambda: follower}))
+    series = samples_of(PartitionCollector({"default": partition}, services={"default": lambda: follower}))
     names = {name for name, _ in series if name.startswith("ugm_service")}
     assert names == {"ugm_service_leading", "ugm_service_term"}
     assert of(series, "ugm_service_leading") == 0
-    assert not [name for name, _ in read(PartitionCollector({"default": partition})) if "service" in name]
+    assert not [name for name, _ in samples_of(PartitionCollector({"default": partition})) if "service" in name]
 
 
 def test_units() -> None:
@@ -116,7 +102,7 @@ def test_units() -> None:
     partition = create_partition(config(f"{{name: a, resources: {{max: {maximum}}}}}"))
     partition.submit("app", UserGroup("sue"), "root.a")
     partition.allocate("x", "app", Resource.parse(vcore="1500m", memory="2Gi", gpu="1"))
-    series = read(PartitionCollector({"default": partition}))
+    series = samples_of(PartitionCollector({"default": partition}))
 
     for part in ("queue", "user"):
         labels = {"queue": "root.a"} if part == "queue" else {"user": "sue"}
@@ -133,7 +119,7 @@ def test_series_of_users_are_stable() -> None:
     collector = PartitionCollector({"default": partition}, most=2)
 
     def shown() -> set[str]:
-        return {dict(labels)["user"] for name, labels in read(collector) if name == "ugm_user_limit_share"}
+        return {dict(labels)["user"] for name, labels in samples_of(collector) if name == "ugm_user_limit_share"}
 
     for name, amount in (("ana", 50), ("ben", 40)):
         started(partition, name, amount, "root.a", UserGroup(name))
@@ -145,16 +131,6 @@ def test_series_of_users_are_stable() -> None:
     assert shown() == {"ben", "cy"}
 
 
-def test_what_has_happened() -> None:
-    """Denials are counted by kind of limit, queue and resource, and events by kind."""
-    history = History()
-    series = read(PartitionCollector({"default": busy(history)}, history={"default": history}))
-
-    assert of(series, "ugm_denials_total", kind="group", queue="root", resource="memory") == 1
-    assert of(series, "ugm_denials_total", kind="queue", queue="root.a", resource="memory") == 1
-    assert of(series, "ugm_events_total", event="allocated") == 1
-
-
 def test_decision_times() -> None:
     """Decisions of wrapped operations are measured, also if they raise."""
     times, partition = DecisionTimes(), busy()
@@ -162,21 +138,11 @@ def test_decision_times() -> None:
     assert allocate("more", "app", Resource(memory=1))
     with pytest.raises(RequestError):
         allocate("more", "nothing", Resource(memory=1))
-    series = read(PartitionCollector({"default": partition}, times={"default": times}))
+    series = samples_of(PartitionCollector({"default": partition}, times={"default": times}))
 
     assert of(series, "ugm_decision_seconds_count") == 2
     assert of(series, "ugm_decision_seconds_bucket", le="+Inf") == 2
     assert of(series, "ugm_decision_seconds_sum") > 0
-
-
-def test_names_with_everything_in_them() -> None:
-    """Names with quotes and line breaks are escaped in the text format."""
-    partition = create_partition()
-    partition.adopt_application("app", UserGroup(NASTY + "\n\\"), "root.a")
-    partition.allocate("app", "app", Resource({'"\n': 2}))
-    series = read(PartitionCollector({"default": partition}))
-
-    assert of(series, "ugm_user_usage_units", user=NASTY + "\n\\", resource='"\n') == 2
 
 
 def crowd(users: int, queues: int) -> AbstractPartition:
@@ -196,7 +162,7 @@ def crowd(users: int, queues: int) -> AbstractPartition:
 def test_many_users_are_few_series(count: int) -> None:
     """Of many users only the chosen number have series, those that are closest to a limit."""
     partition = crowd(count, 10)
-    series = read(PartitionCollector({"default": partition}, most=20))
+    series = samples_of(PartitionCollector({"default": partition}, most=20))
     names = {dict(labels)["user"] for name, labels in series if name == "ugm_user_limit_share"}
 
     assert of(series, "ugm_users") == count
@@ -208,7 +174,7 @@ def test_many_users_are_few_series(count: int) -> None:
 def test_many_queues_are_few_series(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many queues only some have series, and those of the configuration come first."""
     monkeypatch.setattr(collector, "_MOST_QUEUES", 5)
-    series = read(PartitionCollector({"default": crowd(300, 300)}, most=0))
+    series = samples_of(PartitionCollector({"default": crowd(300, 300)}, most=0))
     names = {dict(labels)["queue"] for name, labels in series if name == "ugm_queue_running_applications"}
 
     assert of(series, "ugm_queues") == 302
@@ -239,9 +205,9 @@ def test_age_of_pending_requests() -> None:
             partition.request(f"{name}-{end}", name, Resource(memory=1))
             _settle(history, f"{name}-{end}")
     collector = PartitionCollector({"default": partition}, history={"default": history}, clock=lambda: 100)
-    before = read(collector)
+    before = samples_of(collector)
     partition.release("one-a")
-    series = read(collector)
+    series = samples_of(collector)
 
     assert of(before, "ugm_queue_oldest_pending_seconds", queue="root") == 100 - 10
     assert of(series, "ugm_queue_oldest_pending_seconds", queue="root.p.x") == 100 - 20
@@ -259,7 +225,7 @@ def test_requests_that_have_ended_do_not_count() -> None:
     history.add_earlier(earlier)
     partition.submit("app", UserGroup("ana"), "root.a")
     partition.request("new", "app", Resource(memory=1))
-    series = read(PartitionCollector({"default": partition}, history={"default": history}, clock=lambda: 60))
+    series = samples_of(PartitionCollector({"default": partition}, history={"default": history}, clock=lambda: 60))
 
     assert of(series, "ugm_queue_oldest_pending_seconds", queue="root.a") == 10
 
@@ -270,7 +236,7 @@ def test_many_resources_are_few_series(monkeypatch: pytest.MonkeyPatch) -> None:
     partition = create_partition(config("{name: a, resources: {max: {gpu: 2}}}"))
     partition.submit("app", UserGroup("sue"), "root.a")
     partition.allocate("x", "app", Resource({f"res-{number:03}": 1 for number in range(100)}))
-    series = read(PartitionCollector({"default": partition}))
+    series = samples_of(PartitionCollector({"default": partition}))
     shown = {dict(labels)["resource"] for name, labels in series if name == "ugm_queue_usage_units"}
 
     assert (len(shown), "gpu" in shown) == (3, True)
@@ -284,7 +250,7 @@ def test_budgets_and_shares() -> None:
     partition = create_partition(parse_config(text).partition(), models=[budgets])
     partition.submit("app", UserGroup("ana"), "root.a")
     assert partition.allocate("x", "app", Resource(vcore=2000), duration=100)
-    series = read(PartitionCollector({"default": partition}))
+    series = samples_of(PartitionCollector({"default": partition}))
     account = {"budget": "monthly", "owner": "ana", "scope": "user", "resource": "vcore"}
     user = {"user": "ana", "account": "team"}
 
@@ -304,7 +270,7 @@ def test_positions_of_several_users() -> None:
     for user in ("ana", "ben", "eva"):
         partition.submit(user, UserGroup(user), "root.a")
         assert partition.request(f"{user}.0", user, Resource(vcore=1))
-    series = read(PartitionCollector({"default": partition}))
+    series = samples_of(PartitionCollector({"default": partition}))
 
     places = {user: of(series, "ugm_fair_share_position", user=user, account="") for user in ("ana", "ben", "eva")}
     assert places == {"ben": 1, "eva": 1, "ana": 3}

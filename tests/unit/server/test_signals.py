@@ -56,14 +56,10 @@ def test_start_ends_once() -> None:
         signal.raise_signal(signal.SIGTERM)
 
     assert (raised.value.code, signals.is_terminated) == (0, True)
-
-
-def test_end_of_the_start() -> None:
-    """A command that has started its server ends only with the server."""
+    # A command that has started its server ends only with the server.
     with ServerSignals(is_command=True) as signals:
         signals.end_start()
         signal.raise_signal(signal.SIGTERM)
-
     assert signals.is_terminated
 
 

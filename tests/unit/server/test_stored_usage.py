@@ -70,29 +70,27 @@ def test_every_kind_of_subject(world: World, kind: str, name: str, limit: int | 
     assert found["limits"] == ({} if limit is None else {"memory": limit})
 
 
-def test_ranges(world: World) -> None:
-    """A day has steps of 15 minutes, and a week of two hours; the last step is an average until now."""
-    day, week = world.get(kind="user", name="sue", range="day"), world.get(kind="user", name="sue", range="week")
-
-    assert (day["step"], len(day["times"]), day["usage"]["memory"][-1]) == (900, 97, (6 * 90 + 2 * 30) // 180)
-    assert (week["step"], len(week["times"])) == (7200, 85)
-
-
 def test_unknown_usage(world: World) -> None:
     """A step is unknown if usage before its end was deleted."""
+    # A day has steps of 15 minutes, and a week of two hours; the last step is an average until now.
+    day, week = (world.get(kind="user", name="sue", range=name) for name in ("day", "week"))
+    assert (day["step"], len(day["times"]), day["usage"]["memory"][-1]) == (900, 97, (6 * 90 + 2 * 30) // 180)
+    assert (week["step"], len(week["times"])) == (7200, 85)
     delete_usage(world.path, (HOUR + 60) * 1000)
 
     assert world.get(kind="user", name="sue")["usage"]["memory"] == [None] * 58 + [6, 1]
 
 
 def test_csv(world: World) -> None:
-    """The CSV has a row for each step and resource, with the unit."""
+    """The CSV has a row for each step and resource, with the unit; without a store there is no usage over time."""
     world.at(61)
     answer = world.client.get(f"{PREFIX}/usage_history.csv", params={"kind": "user", "name": "sue"})
 
     assert answer.headers["content-type"].startswith("text/csv")
     assert answer.text.splitlines()[0] == "time,resource,unit,usage"
     assert answer.text.splitlines()[-1].split(",")[1:3] == ["memory", "bytes"]
+    missing = client(busy()).get(f"{PREFIX}/usage_history", params={"kind": "user", "name": "sue"})
+    assert (missing.status_code, missing.json()["code"]) == (404, "store-missing")
 
 
 def test_nodes_of_trees(tmp_path: Path) -> None:
@@ -113,13 +111,6 @@ partitions:
 
     assert found["usage"] == {"memory": [0] * 59 + [6]}
     assert found["limits"] == {"memory": 9}
-
-
-def test_without_a_store() -> None:
-    """A partition without a store has no usage over time, and the error says so."""
-    answer = client(busy()).get(f"{PREFIX}/usage_history", params={"kind": "user", "name": "sue"})
-
-    assert (answer.status_code, answer.json()["code"]) == (404, "store-missing")
 
 
 @pytest.mark.parametrize(

@@ -5,26 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from support.failing_models import Failing, Fuse
 from support.lending import crowd_of_groups, lending, lending_models
 from support.partition_fixtures import BrokenError, config, started
-from support.server_fixtures import PREFIX, busy, client, create_partition
+from support.server_fixtures import PREFIX, busy, client, create_partition, json_at, samples_of
 from ugm import Partition, Resource
-from ugm.partition import AbstractPartition
 from ugm.server import PartitionCollector
-from ugm.server.metrics.collector import exposition
 
 #: Every test runs with partitions in memory, with those of a store and with clients of a service.
 pytestmark = pytest.mark.usefixtures("storage")
-
-
-def get(partition: AbstractPartition, path: str, **query: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return an answer."""
-    answer = client(partition).get(f"{PREFIX}/{path}", params=query)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
 
 
 def names(answer: Any) -> list[str]:  # noqa: ANN401 - JSON
@@ -39,7 +29,7 @@ def amounts_of(answer: Any) -> dict[str, dict[str, int | None]]:  # noqa: ANN401
 
 def test_trees_are_listed() -> None:
     """The trees of all models are listed with their kinds, and a partition without models has none."""
-    found = get(lending(create_partition), "trees")
+    found = json_at(lending(create_partition), "trees")
 
     assert found["trees"] == [
         {"name": "elastic", "kind": "elastic", "mode": "", "nodes": 5},
@@ -49,19 +39,24 @@ def test_trees_are_listed() -> None:
         {"model": "ElasticModel", "is_suspended": False},
         {"model": "TreeModel", "is_suspended": False},
     ]
-    assert get(busy(), "trees") == {"trees": [], "models": []}
+    assert json_at(busy(), "trees") == {"trees": [], "models": []}
 
 
 def test_trees_of_the_same_name_are_different() -> None:
     """Trees of different models have different names."""
     partition = create_partition(config("{name: a}"), models=lending_models() + lending_models())
 
-    assert [tree["name"] for tree in get(partition, "trees")["trees"]] == ["elastic", "Teams", "elastic-2", "Teams-2"]
+    assert [tree["name"] for tree in json_at(partition, "trees")["trees"]] == [
+        "elastic",
+        "Teams",
+        "elastic-2",
+        "Teams-2",
+    ]
 
 
 def test_elastic_groups() -> None:
     """The amounts of elastic groups show who borrows and who lends."""
-    found = get(lending(create_partition), "tree", tree="elastic")
+    found = json_at(lending(create_partition), "tree", tree="elastic")
     amounts = amounts_of(found)
 
     assert names(found) == ["koordinator-root-quota", "ml", "ml-train", "ml-web", "ops"]
@@ -75,7 +70,7 @@ def test_elastic_groups() -> None:
 
 def test_quota_trees() -> None:
     """The amounts of the nodes of a quota tree show what is held above a node, and by which node."""
-    found = get(lending(create_partition), "tree", tree="Teams")
+    found = json_at(lending(create_partition), "tree", tree="Teams")
     amounts = amounts_of(found)
 
     assert names(found) == ["R", "A", "B"]
@@ -97,23 +92,23 @@ def test_borrowers() -> None:
         "unpreemptable": False,
     }
 
-    assert get(partition, "tree/borrowers", tree="Teams") == {"total": 1, "consumers": [expected]}
+    assert json_at(partition, "tree/borrowers", tree="Teams") == {"total": 1, "consumers": [expected]}
     for chosen, count in (("A", 1), ("R", 1), ("B", 0)):
-        assert get(partition, "tree/borrowers", tree="Teams", node=chosen)["total"] == count
-    assert get(partition, "tree/borrowers", tree="Teams", search="t2")["total"] == 0
-    assert get(partition, "tree/borrowers", tree="Teams", offset=1) == {"total": 1, "consumers": []}
-    assert get(partition, "tree/borrowers", tree="elastic")["total"] == 0
+        assert json_at(partition, "tree/borrowers", tree="Teams", node=chosen)["total"] == count
+    assert json_at(partition, "tree/borrowers", tree="Teams", search="t2")["total"] == 0
+    assert json_at(partition, "tree/borrowers", tree="Teams", offset=1) == {"total": 1, "consumers": []}
+    assert json_at(partition, "tree/borrowers", tree="elastic")["total"] == 0
 
 
 def test_one_node() -> None:
     """A node has its amounts of every resource, and the path from the root."""
     partition = lending(create_partition)
-    found = get(partition, "tree/node", tree="elastic", node="ml-train")
+    found = json_at(partition, "tree/node", tree="elastic", node="ml-train")
 
     assert found["path"] == ["koordinator-root-quota", "ml", "ml-train"]
     assert found["amounts"]["runtime"] == {"vcore": 2500}
     assert (found["parent"], found["children"]) == ("ml", 0)
-    assert get(partition, "tree/node", tree="Teams", node="R")["borrowers"] == 1
+    assert json_at(partition, "tree/node", tree="Teams", node="R")["borrowers"] == 1
 
 
 @pytest.mark.parametrize(("path", "code"), [("tree?tree=x", "tree"), ("tree/node?tree=Teams&node=x", "node")])
@@ -128,18 +123,18 @@ def test_order_and_search() -> None:
     """Siblings are sorted by name or from the largest amount; found nodes are shown with those above them."""
     partition = lending(create_partition)
 
-    assert names(get(partition, "tree", tree="elastic", sort="lent"))[1:] == ["ml", "ml-web", "ml-train", "ops"]
-    assert names(get(partition, "tree", tree="Teams", sort="share")) == ["R", "A", "B"]
-    assert names(get(partition, "tree", tree="elastic", search="WEB"))[1:] == ["ml", "ml-web"]
-    assert names(get(partition, "tree", tree="elastic", search="nothing")) == []
+    assert names(json_at(partition, "tree", tree="elastic", sort="lent"))[1:] == ["ml", "ml-web", "ml-train", "ops"]
+    assert names(json_at(partition, "tree", tree="Teams", sort="share")) == ["R", "A", "B"]
+    assert names(json_at(partition, "tree", tree="elastic", search="WEB"))[1:] == ["ml", "ml-web"]
+    assert names(json_at(partition, "tree", tree="elastic", search="nothing")) == []
 
 
 def test_nodes_are_opened_and_closed() -> None:
     """Toggled nodes are closed in a small tree, and opened in a large one."""
     partition = lending(create_partition)
 
-    assert names(get(partition, "tree", tree="elastic", toggle="ml"))[1:] == ["ml", "ops"]
-    assert names(get(partition, "tree", tree="elastic", toggle=["koordinator-root-quota", "ml"])) == [
+    assert names(json_at(partition, "tree", tree="elastic", toggle="ml"))[1:] == ["ml", "ops"]
+    assert names(json_at(partition, "tree", tree="elastic", toggle=["koordinator-root-quota", "ml"])) == [
         "koordinator-root-quota"
     ]
 
@@ -147,9 +142,9 @@ def test_nodes_are_opened_and_closed() -> None:
 def test_large_trees_are_bounded() -> None:
     """The response has one page of the visible nodes; only the first level is open at first."""
     partition = crowd_of_groups(400)
-    found = get(partition, "tree", tree="elastic")
-    opened = get(partition, "tree", tree="elastic", toggle="team2", offset=2, limit=50)
-    page = get(partition, "tree", tree="Teams", toggle=["team0", "team1", "team2", "team3"])
+    found = json_at(partition, "tree", tree="elastic")
+    opened = json_at(partition, "tree", tree="elastic", toggle="team2", offset=2, limit=50)
+    page = json_at(partition, "tree", tree="Teams", toggle=["team0", "team1", "team2", "team3"])
 
     assert (found["nodes"], found["total"], len(found["rows"])) == (401, 5, 5)
     assert (opened["total"], len(opened["rows"])) == (104, 50)
@@ -157,24 +152,9 @@ def test_large_trees_are_bounded() -> None:
     assert (page["total"], len(page["rows"])) == (401, 100)
 
 
-Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
-
-def series_of(collector: PartitionCollector) -> Series:
-    """Return the samples of a scrape by name and labels without the partition."""
-    text, _ = exposition(collector)()
-    return {
-        (sample.name, tuple(sorted((name, value) for name, value in sample.labels.items() if name != "partition"))): (
-            sample.value
-        )
-        for family in text_string_to_metric_families(text.decode())
-        for sample in family.samples
-    }
-
-
 def test_metrics() -> None:
     """Elastic groups and nodes have metrics with units in their names."""
-    series = series_of(PartitionCollector({"default": lending(create_partition)}))
+    series = samples_of(PartitionCollector({"default": lending(create_partition)}))
     group = (("group", "ml-train"), ("tree", "elastic"))
     node = (("node", "A"), ("tree", "Teams"))
     found = {
@@ -207,7 +187,7 @@ def test_few_nodes_have_series(monkeypatch: pytest.MonkeyPatch) -> None:
     collector = PartitionCollector({"default": partition})
 
     def shown() -> list[set[str]]:
-        samples = series_of(collector)
+        samples = samples_of(collector)
         return [
             {dict(labels)[label] for name, labels in samples if name == f"ugm_{metric}_usage_cores"}
             for label, metric in (("group", "elastic_group"), ("node", "quota_node"))
@@ -230,5 +210,5 @@ def test_a_suspended_model_is_counted() -> None:
     with pytest.raises(BrokenError):
         partition.allocate("app-1", "app", Resource(memory=1))
 
-    assert get(partition, "trees") == {"trees": [], "models": [{"model": "Failing", "is_suspended": True}]}
-    assert series_of(PartitionCollector({"default": partition}))["ugm_suspended_models", ()] == 1
+    assert json_at(partition, "trees") == {"trees": [], "models": [{"model": "Failing", "is_suspended": True}]}
+    assert samples_of(PartitionCollector({"default": partition}))["ugm_suspended_models", ()] == 1

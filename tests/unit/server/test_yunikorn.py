@@ -123,12 +123,19 @@ def test_fields_have_the_names_and_types_of_yunikorn(path: str, kind: str) -> No
 
 
 def test_lists_are_not_empty() -> None:
-    """The comparison of lists compares something."""
+    """The comparison of lists compares something, and the lists have the values of the partition."""
     partition, history = full()
     rest = client(partition, history={"default": history})
-    lists = [rest.get(path).json() for path, kind in ANSWERS.items() if kind.startswith("[]")]
+    lists = {path: rest.get(path).json() for path, kind in ANSWERS.items() if kind.startswith("[]")}
 
-    assert [bool(found) for found in lists].count(False) == 1  # the completed applications
+    assert [bool(found) for found in lists.values()].count(False) == 1  # the completed applications
+    [totals] = lists["/ws/v1/partitions"]
+    assert totals["applications"] == {"Running": 2, "New": 1, "total": 3}
+    assert totals["capacity"]["utilization"] == {"memory": 17, "vcore": 0}
+    found = next(one for one in lists[f"{YUNIKORN}/applications"] if one["applicationID"] == "app")
+    assert (found["applicationState"], found["user"], found["queueName"]) == ("Running", "sue", "root.a")
+    assert (found["usedResource"], found["pendingResource"]) == ({"memory": 6}, {"memory": 4})
+    assert [one["allocationKey"] for one in (*found["allocations"], *found["requests"])] == ["held", "pending"]
 
 
 @pytest.mark.parametrize(
@@ -194,24 +201,6 @@ def test_settings_of_queues() -> None:
     assert (below["priorityOffset"], below["isManaged"]) == (5, False)
 
 
-def test_application_with_requests_and_allocations() -> None:
-    """An application has its pending requests and its allocations, each with its amounts."""
-    found = client().get(f"{YUNIKORN}/application/app").json()
-
-    assert (found["applicationState"], found["user"], found["queueName"]) == ("Running", "sue", "root.a")
-    assert (found["usedResource"], found["pendingResource"]) == ({"memory": 6}, {"memory": 4})
-    assert [one["allocationKey"] for one in found["allocations"]] == ["held"]
-    assert [one["allocationKey"] for one in found["requests"]] == ["pending"]
-
-
-def test_partition_counts_applications_by_state() -> None:
-    """A partition states the number of its applications in each state, and of all."""
-    (found,) = client(full()[0]).get("/ws/v1/partitions").json()
-
-    assert found["applications"] == {"Running": 2, "New": 1, "total": 3}
-    assert found["capacity"]["utilization"] == {"memory": 17, "vcore": 0}
-
-
 def test_validation_takes_any_media_type() -> None:
     """Clients of YuniKorn send configurations without a media type."""
     form = {"content-type": "application/x-www-form-urlencoded"}
@@ -245,28 +234,22 @@ def test_configuration_in_json_has_the_names_of_go() -> None:
 
 
 def test_events_from_an_id() -> None:
-    """Events begin with the given id; equal denials are one event with their number."""
+    """Events begin with the given id; equal denials are one event; several partitions have different ids."""
     partition, history = full()
     partition.allocate("pending", "app", Resource(memory=4))
-    rest_found = client(partition, history={"default": history})
-    everything = rest_found.get("/ws/v1/events/batch").json()
-    rest = rest_found.get(f"/ws/v1/events/batch?start={everything['HighestID']}").json()
-    first = rest_found.get("/ws/v1/events/batch?count=1").json()
+    other = History(clock=lambda: 7)
+    both = {"default": history, "other": other}
+    rest = TestClient(create_app({"default": partition, "other": busy(other)}, history=both))
+    everything = rest.get("/ws/v1/events/batch").json()
+    found = client(partition, history={"default": history})
+    newest = found.get("/ws/v1/events/batch").json()["HighestID"]
+    last = found.get(f"/ws/v1/events/batch?start={newest}").json()
+    first = found.get("/ws/v1/events/batch?count=1").json()
 
-    assert first["EventRecords"] == everything["EventRecords"][:1]
+    assert len(everything["EventRecords"]) == sum(len(one.records()) for one in both.values())
     assert first["EventRecords"][0]["eventChangeDetail"] == 203
-    assert [event["message"].endswith("(2 times)") for event in rest["EventRecords"]] == [True]
-    assert everything["InstanceUUID"] == rest["InstanceUUID"]
-
-
-def test_events_of_several_partitions() -> None:
-    """The events of several partitions have different ids."""
-    histories = {name: History(clock=lambda: 7) for name in ("default", "other")}
-    partitions = {name: busy(history) for name, history in histories.items()}
-    found = TestClient(create_app(partitions, history=histories)).get("/ws/v1/events/batch").json()
-
-    assert len(found["EventRecords"]) == sum(len(history.records()) for history in histories.values())
-    assert found["HighestID"] == 2 * histories["other"].page().newest + 1
+    assert [event["message"].endswith("(2 times)") for event in last["EventRecords"]] == [True]
+    assert first["InstanceUUID"] == last["InstanceUUID"]
 
 
 def test_a_refused_configuration_is_unhealthy(tmp_path: Any) -> None:  # noqa: ANN401 - a path

@@ -183,14 +183,6 @@ def test_rejections_of_one_reason() -> None:
     assert other.to_dict()["usage"] is None
 
 
-def test_findings() -> None:
-    """What the self-check found is shown."""
-    report = replace(REPORT, findings=("user 'sue' in root: 3 counted, 2 found",))
-
-    assert not report.is_clean
-    assert "self-check  user 'sue' in root: 3 counted, 2 found" in rendered(report)
-
-
 def test_what_is_not_printable() -> None:
     """Names with signs for the terminal are shown, not obeyed; so is what looks like markup."""
     odd = "\x1b[31m\n[red]"
@@ -201,6 +193,7 @@ def test_what_is_not_printable() -> None:
 
     lines = rendered(report, width=400)
 
+    assert not report.is_clean
     assert all(line.isprintable() for line in lines)
     assert sum(line.count(r"\x1b[31m\n[red]") for line in lines) == 11
 

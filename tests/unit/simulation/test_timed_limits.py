@@ -59,14 +59,6 @@ def test_who_runs_out_and_when() -> None:
     )  # fmt: skip
 
 
-def test_each_user() -> None:
-    """Each user has an account, also one of whom every job is denied."""
-    config = declaring(BudgetConfig("each", user="*", amounts=Resource(gpu=10), mode="safe"))
-    report = simulate([job(1, 0, 5), job(2, 1, 30, user=BEN)], config, start=START)
-
-    assert ran(report) == [("ben", None, 0, 1, 1), ("sue", None, 5, None, 0)]
-
-
 def test_thresholds_and_the_forecast() -> None:
     """Crossed thresholds have their time, and the forecast of a running system."""
     config = declaring(lab(4 * DAY, mode="admit", period="month"), thresholds=(50, 90))

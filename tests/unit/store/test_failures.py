@@ -126,19 +126,6 @@ def _postgres(shared_server: Server) -> PostgresLocation:
 
 
 @pytest.mark.ci
-def test_lost_connections(postgres: PostgresLocation, shared_server: Server) -> None:
-    """A commit whose connection is lost is repeated, and is done once."""
-    with open_store(postgres) as store:
-        put(store, submitted())
-        for number in range(20):
-            numbers = [store.append([held(f"a{number}-{each}")], 0) for each in range(5)]
-            shared_server.end_connections(1.0)
-            store.wait(numbers[-1])
-        assert store.number == 101
-    assert len(names(postgres)) == 100
-
-
-@pytest.mark.ci
 def test_an_answer_that_is_lost(postgres: PostgresLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that succeeded without an answer is recognised by its checksums."""
     with open_store(postgres) as store:
