@@ -1,35 +1,31 @@
 """Count the bytecode instructions that the benchmark workloads execute.
 
-Usage: python tests/benchmarks/instructions.py [--steps NUMBER] [--workload NAME]...
+Usage: python tests/benchmarks/instructions.py [--steps NUMBER] [--workload NAME]... [--time]
 
-``traces`` here has the first 1,000 steps of each recorded workload; `users_groups.py`, `quotatree.py` and `elastic.py`
-describe the formats. Instructions in Python functions count, without those of the benchmark itself. A comparison of two
-versions is a run in each of their checkouts. Prints one JSON object: for each workload the number of instructions.
+`workloads.py` describes the recorded workloads. Instructions in Python functions count, without those of the benchmark
+itself. A comparison of two versions is a run in each of their checkouts. Prints one JSON object: for each workload the
+number of instructions, or with ``--time`` the nanoseconds for each step, the best of five runs.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import import_module
 from pathlib import Path
+from time import process_time_ns
 from types import MappingProxyType
 from typing import Any, Final
 
+import workloads  # type: ignore[import-not-found] # a script in this folder
 from counting import bytecodes  # type: ignore[import-not-found] # a script in this folder
 
 from ugm import Manager, Partition, Resource, UserGroup, parse_config
 
 HERE: Final = Path(__file__).resolve().parent
-TRACES: Final = HERE / "traces"
 #: How many steps of a trace are replayed before those that are counted.
 WARM: Final = 4000
-
-USERS_GROUPS: Final = "users_groups.jsonl.gz"
-ELASTIC: Final = "elastic.jsonl.gz"
 
 CONFIG: Final = """
 partitions:
@@ -56,8 +52,7 @@ Run = Callable[[], object]
 
 def manager(steps: int) -> Run:
     """Prepare increases and decreases of a recorded trace on a manager."""
-    scripts = import_module("users_groups")
-    config, trace = scripts.read(str(TRACES / USERS_GROUPS))[0]
+    config, trace = workloads.users_and_groups()
     made = Manager()
     made.update_config(config)
 
@@ -75,13 +70,11 @@ def manager(steps: int) -> Run:
 
 def partition(steps: int) -> Run:
     """Prepare allocations and releases of the same trace on a partition."""
-    scripts = import_module("partition")
-    config, trace, submissions = scripts.read(str(TRACES / USERS_GROUPS))
-    made = scripts.prepared(config, submissions)
+    made, trace = workloads.partition_and_calls()
 
     def replay(part: list[Any]) -> None:
         allocate, release = made.allocate, made.release
-        for allocation_id, application_id, usage, _ in part:
+        for allocation_id, application_id, usage in part:
             if application_id is None:
                 release(allocation_id)
             else:
@@ -134,26 +127,25 @@ def denied(steps: int) -> Run:
     return replay
 
 
-def tree(name: str, steps: int) -> Run:
+def tree(kind: str, steps: int) -> Run:
     """Prepare arrivals and departures on a quota tree."""
-    scripts = import_module("quotatree")
-    workload = scripts.read(str(TRACES / name))
-    tally = scripts.Tally(workload)
-    tally.run(0, workload.warmup)
-    return partial(tally.run, workload.warmup, workload.warmup + steps)
+    workload = workloads.quota_tree(kind)
+    replay = workloads.TreeReplay(workload)
+    replay.run(0, workload.warmup)
+    return partial(replay.run, workload.warmup, workload.warmup + steps)
 
 
 def elastic(steps: int) -> Run:
     """Prepare changes of requests among elastic groups, each followed by a read of that group."""
-    scripts = import_module("elastic")
-    with gzip.open(TRACES / ELASTIC, "rt", encoding="utf-8") as lines:
-        workload = json.loads(lines.readline())
-    groups = [scripts.read_group(quota) for quota in workload["quotas"]]
-    initial, changes = (scripts.read_steps(workload[name]) for name in ("initial_requests", "steps"))
-    made = scripts.prepared(workload, groups, initial)
+    workload = workloads.elastic_groups()
+    made = workload.tree()
+    for name, request in workload.initial:
+        made.change_request(name, request)
+    for name, _ in workload.initial:
+        made.runtime(name)
 
     def replay() -> None:
-        for name, delta in changes[:steps]:
+        for name, delta in workload.steps[:steps]:
             made.change_request(name, delta)
             made.runtime(name)
 
@@ -167,10 +159,21 @@ WORKLOADS: Final[Mapping[str, Callable[[int], Run]]] = MappingProxyType({
     "check": check,
     "denied": denied,
     "subscribed": partial(pair, subscribers=[lambda _number, _events: None]),
-    "quotatree-steady": partial(tree, "quotatree_steady_2000.jsonl.gz"),
-    "quotatree-borrow": partial(tree, "quotatree_borrow_2000.jsonl.gz"),
+    "quotatree-steady": partial(tree, "steady"),
+    "quotatree-borrow": partial(tree, "borrow"),
     "elastic": elastic,
 })  # fmt: skip
+
+
+def nanoseconds(prepare: Callable[[int], Run], steps: int) -> int:
+    """Return the processor time of a step, the best of five runs."""
+    times = []
+    for _ in range(5):
+        run = prepare(steps)
+        start = process_time_ns()
+        run()
+        times.append((process_time_ns() - start) // steps)
+    return min(times)
 
 
 def main() -> None:
@@ -178,9 +181,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=1000, help="how many steps of each workload are counted")
     parser.add_argument("--workload", action="append", choices=sorted(WORKLOADS), default=[], help="run only this one")
+    parser.add_argument("--time", action="store_true", help="measure the processor time of a step instead")
     options = parser.parse_args()
-    names = options.workload or list(WORKLOADS)
-    counts = {name: bytecodes(WORKLOADS[name](options.steps), driver=(HERE,)) for name in names}
+    chosen = {name: WORKLOADS[name] for name in options.workload or WORKLOADS}
+    if options.time:
+        counts = {name: nanoseconds(prepare, options.steps) for name, prepare in chosen.items()}
+    else:
+        counts = {name: bytecodes(prepare(options.steps), driver=(HERE,)) for name, prepare in chosen.items()}
     print(json.dumps(counts, indent=1))  # noqa: T201 - the figures are the output
 
 

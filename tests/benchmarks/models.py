@@ -1,6 +1,6 @@
 """Count what quota models add to the allocations and releases of a partition.
 
-Usage: python tests/benchmarks/models.py --traces FOLDER [--steps NUMBER] [--workload NAME]
+Usage: python tests/benchmarks/models.py [--steps NUMBER] [--workload NAME]
 
 Each workload runs twice: in a partition with a quota model, and in one without. The partition without gets only the
 calls that the model allows. The difference is what the model adds. It is counted in bytecode instructions, which do not
@@ -19,7 +19,6 @@ loop, the calls, and the number of those that the model denied.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -27,12 +26,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import elastic  # type: ignore[import-not-found] # a script in this folder
-import quotatree  # type: ignore[import-not-found] # a script in this folder
+import workloads  # type: ignore[import-not-found] # a script in this folder
 from counting import bytecodes  # type: ignore[import-not-found] # a script in this folder
 
 from ugm import Claim, Partition, QuotaModel, Resource, UserGroup, parse_config
-from ugm.elastic import ElasticModel, ElasticQuota, ElasticTree
+from ugm.elastic import ElasticModel, ElasticQuota
 from ugm.quotatree import Mode, QuotaManager, TreeModel
 
 #: The instructions of one step of the plain loop over users and groups.
@@ -72,58 +70,54 @@ class Allowing:
         """Count nothing."""
 
 
-def allowing(_traces: Path, steps: int) -> Workload:
+def allowing(steps: int) -> Workload:
     """Return pairs of an allocation and its release."""
     size = Resource(vcore=100)
     pair = [("more", "a", size, 0), ("more", "", size, 0)]
     return Workload(Allowing, ["a"], ["a"], [], pair * (steps // 2))
 
 
-def elastic_groups(traces: Path, steps: int) -> Workload:
+def elastic_groups(steps: int) -> Workload:
     """Return allocations and releases that follow the changes of requests of elastic groups."""
-    with gzip.open(traces / "elastic.jsonl.gz", "rt", encoding="utf-8") as lines:
-        result = json.loads(lines.readline())
-    groups = [elastic.read_group(one) for one in result["quotas"]]
-    tree = partial(ElasticTree, Resource(result["total"]), groups, scale_min=result["scale_min"])
+    recorded = workloads.elastic_groups()
     held: defaultdict[str, deque[str]] = defaultdict(deque)
-    initial, changes = (elastic.read_steps(result[name]) for name in ("initial_requests", "steps"))
     calls: list[Call] = []
-    for number, (name, delta) in enumerate([*initial, *changes]):
+    for number, (name, delta) in enumerate([*recorded.initial, *recorded.steps]):
         if min(delta.amounts.values()) > 0:
             held[name].append(f"pod-{number}")
             calls.append((held[name][-1], name, delta, 0))
         elif held[name]:
             calls.append((held[name].popleft(), "", delta, 0))
-    start = len(initial)
+    start = len(recorded.initial)
     return Workload(
-        lambda: ElasticModel(ElasticQuota(tree()), group_tag=TAG),
-        [group.name for group in groups],
-        [group.name for group in groups if not group.is_parent],
+        lambda: ElasticModel(ElasticQuota(recorded.tree()), group_tag=TAG),
+        [group.name for group in recorded.groups],
+        [group.name for group in recorded.groups if not group.is_parent],
         calls[:start],
         calls[start : start + steps],
     )
 
 
-def quota_tree(name: str, traces: Path, steps: int) -> Workload:
+def quota_tree(kind: str, steps: int) -> Workload:
     """Return arrivals and departures on a quota tree."""
-    result = quotatree.read(str(traces / name))
+    recorded = workloads.quota_tree(kind)
 
     def make() -> TreeModel:
         manager = QuotaManager()
-        manager.add_tree_from_struct(result.tree)
+        name = manager.add_tree_from_struct(recorded.tree)
         manager.set_mode(Mode.NORMAL)
-        return TreeModel(manager, result.tree_name, lambda claim: claim.tags[TAG])
+        return TreeModel(manager, name, lambda claim: claim.tags[TAG])
 
-    calls = [(one, *(requested or ("", Resource(), 0))) for one, requested in result.operations]
+    calls = [(one, *(requested or ("", Resource(), 0))) for one, requested in recorded.operations]
     groups = sorted({group for _, group, _, _ in calls if group})
-    return Workload(make, groups, [], calls[: result.warmup], calls[result.warmup : result.warmup + steps])
+    return Workload(make, groups, [], calls[: recorded.warmup], calls[recorded.warmup : recorded.warmup + steps])
 
 
-WORKLOADS: Final[dict[str, Callable[[Path, int], Workload]]] = {
+WORKLOADS: Final[dict[str, Callable[[int], Workload]]] = {
     "allowing": allowing,
     "elastic": elastic_groups,
-    "tree-steady": partial(quota_tree, "quotatree_steady_2000.jsonl.gz"),
-    "tree-borrow": partial(quota_tree, "quotatree_borrow_2000.jsonl.gz"),
+    "tree-steady": partial(quota_tree, "steady"),
+    "tree-borrow": partial(quota_tree, "borrow"),
 }
 
 
@@ -153,9 +147,9 @@ def granted(calls: list[Call], denied: set[str]) -> list[Call]:
     return [call for call in calls if call[0] not in denied]
 
 
-def measure(prepare: Callable[[Path, int], Workload], traces: Path, steps: int) -> dict[str, Any]:
+def measure(prepare: Callable[[int], Workload], steps: int) -> dict[str, Any]:
     """Return the figures of one workload."""
-    workload = prepare(traces, steps)
+    workload = prepare(steps)
     denied: set[str] = set()
     with_model = prepared(workload, workload.make_model())
     replay(with_model, workload.warmup, denied)
@@ -178,12 +172,11 @@ def measure(prepare: Callable[[Path, int], Workload], traces: Path, steps: int) 
 def main() -> None:
     """Read the command line, and print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--traces", type=Path, default=HERE, help="folder with the recorded workloads")
     parser.add_argument("--steps", type=int, default=2000, help="how many calls of each workload are counted")
     parser.add_argument("--workload", action="append", choices=list(WORKLOADS), default=[], help="run only this one")
     options = parser.parse_args()
     names = options.workload or list(WORKLOADS)
-    print(json.dumps({name: measure(WORKLOADS[name], options.traces, options.steps) for name in names}, indent=1))  # noqa: T201 - the figures are the output
+    print(json.dumps({name: measure(WORKLOADS[name], options.steps) for name in names}, indent=1))  # noqa: T201 - the figures are the output
 
 
 if __name__ == "__main__":

@@ -74,18 +74,10 @@ def check_scene(kinds: str, seed: int, way: Way) -> bool:
     return True
 
 
+@pytest.mark.parametrize("seeds", [range(25), pytest.param(range(1000, 2000), marks=pytest.mark.deep)])
 @pytest.mark.parametrize("way", ["preempt", "reclaim"])
 @pytest.mark.parametrize("kinds", MODEL_KINDS)
-def test_plans_on_nodes(kinds: str, way: Way) -> None:
+def test_plans_on_nodes(kinds: str, way: Way, seeds: range) -> None:
     """All victims run on the node of the plan, suffice there and in all limits, and none of them can be left out."""
-    found = [check_scene(kinds, seed, way) for seed in range(25)]
+    found = [check_scene(kinds, seed, way) for seed in seeds]
     assert any(found)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("way", ["preempt", "reclaim"])
-@pytest.mark.parametrize("kinds", MODEL_KINDS)
-def test_plans_on_nodes_often(kinds: str, way: Way) -> None:
-    """The same for 1,000 partitions of each kind."""
-    for seed in range(1000, 2000):
-        check_scene(kinds, seed, way)

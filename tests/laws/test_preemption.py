@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 from random import Random
 from typing import Final
 
@@ -63,15 +62,6 @@ def never(scene: Scene) -> list[str]:
 def test_the_plan_is_the_best_of_all_sets(scene: Scene) -> None:
     """A plan has the least cost of all lawful sets, and names the law of every other allocation."""
     check_against_exhaustive_search(scene)
-
-
-@pytest.mark.deep
-def test_the_plan_is_the_best_of_all_sets_often() -> None:
-    """The same for 10,000 worlds with up to 12 candidates, and for 10,000 in which a plan exists."""
-    for seed in range(10_000):
-        check_against_exhaustive_search(drawn_scene(seed, 12))
-    for scene in islice(drawn_with_plan(10_000, 12), 10_000):
-        check_against_exhaustive_search(scene)
 
 
 def check_no_victim_can_be_left_out(scene: Scene, _random: Random) -> None:
@@ -154,15 +144,6 @@ def test_laws_of_plans(check: Callable[[Scene, Random], None], scene: Scene, ran
     check(scene, random)
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("part", range(10))
-def test_laws_of_plans_often(part: int) -> None:
-    """The same for 10,000 worlds with up to 12 candidates in which a plan exists."""
-    for number, scene in enumerate(islice(drawn_with_plan(10**6 * part, 12), 1000)):
-        for check in LAWS:
-            check(scene, Random(number))
-
-
 def check_lawful_and_minimal(scene: Scene, steps: int) -> bool:
     """Check that a plan breaks no law and has no needless victim, and return whether there is one."""
     plan = scene.plan(steps)
@@ -180,29 +161,15 @@ def test_a_plan_of_a_stopped_search_is_lawful_and_minimal(scene: Scene) -> None:
     check_lawful_and_minimal(scene, steps=0)
 
 
-@pytest.mark.deep
-def test_a_plan_of_a_stopped_search_is_lawful_and_minimal_often() -> None:
-    """The same for 10,000 worlds in which a plan exists."""
-    for scene in islice(drawn_with_plan(0, 40), 10_000):
-        check_lawful_and_minimal(scene, steps=0)
+#: Seeds of large worlds.
+LARGE: Final = [range(10), pytest.param(range(10_000), marks=pytest.mark.deep)]
 
 
-def check_large_worlds(seeds: range) -> None:
-    """Check the plans of large worlds, in most of which one exists."""
+@pytest.mark.parametrize("seeds", LARGE)
+def test_plans_of_large_worlds_are_lawful_and_minimal(seeds: range) -> None:
+    """With up to 2,000 allocations, no plan breaks a law or has a needless victim; in most worlds one exists."""
     found = [check_lawful_and_minimal(large_scene(seed), DEFAULT_STEPS) for seed in seeds]
     assert 2 * sum(found) > len(found)
-
-
-def test_plans_of_large_worlds_are_lawful_and_minimal() -> None:
-    """With up to 2,000 allocations, no plan breaks a law or has a needless victim."""
-    check_large_worlds(range(10))
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("part", range(10))
-def test_plans_of_large_worlds_are_lawful_and_minimal_often(part: int) -> None:
-    """The same for 10,000 worlds."""
-    check_large_worlds(range(1000 * part, 1000 * (part + 1)))
 
 
 @settings(max_examples=examples(30))

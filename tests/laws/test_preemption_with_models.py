@@ -48,20 +48,14 @@ def check_scene(kinds: str, seed: int) -> int | None:
     return len(plan.by_model)
 
 
-@pytest.mark.ci
+@pytest.mark.parametrize(
+    "seeds", [pytest.param(range(60), marks=pytest.mark.ci), pytest.param(range(1000, 4400), marks=pytest.mark.deep)]
+)
 @pytest.mark.parametrize("kinds", MODEL_KINDS)
-def test_plans_with_models(kinds: str) -> None:
+def test_plans_with_models(kinds: str, seeds: range) -> None:
     """After its victims are released the request fits, and none of them can be left out."""
-    found = [check_scene(kinds, seed) for seed in range(60)]
+    found = [check_scene(kinds, seed) for seed in seeds]
 
     assert any(count is not None for count in found)
     # Elastic groups evict for a pod of the same group only, and that is the application of the request here.
     assert any(found) == (kinds != "elastic")
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("kinds", MODEL_KINDS)
-def test_plans_with_models_often(kinds: str) -> None:
-    """The same for 10,000 worlds of all kinds."""
-    for seed in range(1000, 4400):
-        check_scene(kinds, seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import chain, combinations, count, islice
+from itertools import chain, combinations
 from random import Random
 from typing import Final
 
@@ -87,16 +87,6 @@ def test_the_plan_is_the_best_of_all_sets(scene: ReductionScene) -> None:
     check_single_queue(scene)
 
 
-@pytest.mark.deep
-def test_the_plan_is_the_best_of_all_sets_often() -> None:
-    """The same for 10,000 worlds, and for 10,000 in which something has to be evicted."""
-    for seed in range(10_000):
-        check_single_queue(drawn_reduction(seed, 1))
-    drawn = (drawn_reduction(seed, 1) for seed in count(10_000))
-    for scene in islice((one for one in drawn if one.plan()), 10_000):
-        check_single_queue(scene)
-
-
 def check_no_victim_can_be_left_out(scene: ReductionScene, _random: Random) -> None:
     """Without any one victim, more excess is left, even if the search was stopped."""
     for steps in (0, 10**9):
@@ -151,15 +141,6 @@ def test_laws_of_reductions(
 ) -> None:
     """Every law holds for up to four due queues."""
     check(scene, random)
-
-
-@pytest.mark.deep
-def test_laws_of_reductions_often() -> None:
-    """The same for 10,000 worlds in which something has to be evicted."""
-    drawn = (drawn_reduction(seed, 1 + seed % 4) for seed in count())
-    for number, scene in enumerate(islice((one for one in drawn if one.plan()), 10_000)):
-        for check in LAWS:
-            check(scene, Random(number))
 
 
 @pytest.mark.parametrize(("guaranteed", "rule"), [(1, "not_preemptible"), (3, "guarantee")])

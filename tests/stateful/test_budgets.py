@@ -1,6 +1,6 @@
 """A whole partition with everything that depends on the time, compared with a model that integrates each second.
 
-It has budgets, limits that change by a schedule, promised ends, limits on pending work, and a store that is reopened.
+It has budgets, limits that change by a schedule, promised ends, and a store that is reopened.
 """
 
 from __future__ import annotations
@@ -47,27 +47,17 @@ def gpu(amount: int) -> Resource:
 NIGHT: Final = (-3, 4)
 
 
-def declaring(
-    *budgets: BudgetConfig, most: int = 9, night: int = 0, pending: tuple[int, int] = (9, 99), applications: int = 0
-) -> PartitionConfig:
+def declaring(*budgets: BudgetConfig, most: int = 9, night: int = 0) -> PartitionConfig:
     """Return a configuration with some budgets, and limits of each user.
 
     Args:
         budgets: the budgets.
         most: the maximum of GPUs.
         night: the maximum in the night; 0 for the same.
-        pending: the maximum of pending requests, and of their GPUs.
-        applications: the maximum of submitted applications; 0 for any number.
     """
     begin, end = (f"{minute // 60 % 24:02}:{minute % 60:02}" for minute in (24 * 60 + NIGHT[0], NIGHT[1]))
     schedule = (ScheduledLimit(hours=f"{begin}-{end}", max_resources=gpu(night)),) if night else ()
-    extensions = LimitExtensions(
-        schedule=schedule,
-        max_pending=pending[0],
-        max_pending_resources=gpu(pending[1]),
-        max_submitted=applications,
-    )
-    limits = (LimitConfig(users=("*",), max_resources=gpu(most), ugm=extensions),)
+    limits = (LimitConfig(users=("*",), max_resources=gpu(most), ugm=LimitExtensions(schedule=schedule)),)
     return PartitionConfig(queues=(QueueConfig("a"), QueueConfig("b")), limits=limits, ugm=Extensions(budgets=budgets))
 
 
@@ -75,10 +65,10 @@ EACH: Final = BudgetConfig("each", user="*", amounts=gpu(900), period="day", car
 LAB: Final = BudgetConfig("lab", group="lab", amounts=gpu(2000), period="day", carry="all")
 REST: Final = BudgetConfig("rest", queue="root.a", amounts=gpu(1500), mode="admit")
 CONFIGS: Final = (
-    declaring(EACH, LAB, REST, night=4, pending=(2, 99)),
-    declaring(LAB, replace(EACH, amounts=gpu(500), carry="none", cap=Resource()), most=5, night=9, applications=1),
-    declaring(replace(REST, queue="root.b"), replace(LAB, mode="admit"), EACH, applications=2),
-    declaring(EACH, most=4, night=2, pending=(9, 5)),
+    declaring(EACH, LAB, REST, night=4),
+    declaring(LAB, replace(EACH, amounts=gpu(500), carry="none", cap=Resource()), most=5, night=9),
+    declaring(replace(REST, queue="root.b"), replace(LAB, mode="admit"), EACH),
+    declaring(EACH, most=4, night=2),
 )
 
 
@@ -89,14 +79,6 @@ class Held(NamedTuple):
     amount: int
     until: int | None
     terminates: bool = False
-
-
-class Pending(NamedTuple):
-    """A pending request."""
-
-    user: str
-    amount: int
-    duration: int | None
 
 
 @dataclass
@@ -116,9 +98,6 @@ class NaiveBudgets:
     config: PartitionConfig = field(default_factory=PartitionConfig)
     accounts: dict[tuple[str, str], NaiveAccount] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
-    pending: dict[str, Pending] = field(default_factory=dict)
-    #: The users of the submitted applications.
-    submitted: list[str] = field(default_factory=list)
 
     def budget(self, name: str) -> BudgetConfig:
         """Return a budget by name."""
@@ -203,18 +182,6 @@ class NaiveBudgets:
         """Return the usage of a user."""
         return sum(held.amount for held in self.held.values() if held.user == user)
 
-    def may_wait(self, user: str, amount: int) -> bool:
-        """Return whether the limits on pending work allow a request."""
-        limits = self.config.limits[0].ugm
-        waiting = [one.amount for one in self.pending.values() if one.user == user]
-        most = limits.max_pending_resources
-        return len(waiting) < limits.max_pending and most is not None and sum(waiting) + amount <= most["gpu"]
-
-    def may_submit(self, user: str) -> bool:
-        """Return whether the limit on submitted applications allows another one."""
-        most = self.config.limits[0].ugm.max_submitted
-        return not most or self.submitted.count(user) < most
-
     def overdue(self) -> list[str]:
         """Return the allocations whose promised end has come, by end and id."""
         ends = {
@@ -239,7 +206,6 @@ class BudgetMachine(RuleBasedStateMachine):
         self.naive.configure(config)
         for name, user in USERS.items():
             self.partition.submit(name, user, QUEUES[name])
-            self.naive.submitted.append(name)
 
     @rule(milliseconds=st.sampled_from([1, 999, 1000, 30_000, 200_000]), idle=st.integers(0, 40))
     def wait(self, milliseconds: int, idle: int) -> None:
@@ -255,7 +221,7 @@ class BudgetMachine(RuleBasedStateMachine):
     )
     def allocate(self, name: int, user: str, amount: int, duration: int | None) -> None:
         """A claim is granted exactly if the naive model allows it."""
-        if str(name) not in self.naive.held | self.naive.pending:
+        if str(name) not in self.naive.held:
             until = None if duration is None else self.naive.now + duration
             expected = self.naive.allows(user, amount, until)
             decision = self.partition.allocate(str(name), user, gpu(amount), duration=duration)
@@ -290,8 +256,8 @@ class BudgetMachine(RuleBasedStateMachine):
 
     @rule(name=st.integers(0, 9))
     def release(self, name: int) -> None:
-        """A release stops the use, or withdraws a request."""
-        known = self.naive.held.pop(str(name), None) or self.naive.pending.pop(str(name), None)
+        """A release stops the use."""
+        known = self.naive.held.pop(str(name), None)
         assert self.partition.release(str(name)) is (known is not None)
 
     @rule(releases=st.booleans())
@@ -307,48 +273,6 @@ class BudgetMachine(RuleBasedStateMachine):
         assert self.partition.expire() == tuple(marked)
         for name in marked:
             self.naive.held[name] = self.naive.held[name]._replace(terminates=True)
-
-    @rule(
-        name=st.integers(0, 9),
-        user=st.sampled_from(list(USERS)),
-        amount=st.integers(1, 4),
-        duration=st.sampled_from([None, 60, 700]),
-    )
-    def request(self, name: int, user: str, amount: int, duration: int | None) -> None:
-        """A request waits if the limits on pending work allow it; it counts for no other limit."""
-        if str(name) not in self.naive.held | self.naive.pending:
-            expected = self.naive.may_wait(user, amount)
-            decision = self.partition.request(str(name), user, gpu(amount), duration=duration)
-            assert decision.allowed is expected, decision
-            if expected:
-                self.naive.pending[str(name)] = Pending(user, amount, duration)
-
-    @precondition(lambda self: self.naive.pending)
-    @rule(data=st.data())
-    def grant(self, data: st.DataObject) -> None:
-        """The promise of a pending request counts from its grant."""
-        name = data.draw(st.sampled_from(sorted(self.naive.pending)))
-        user, amount, duration = self.naive.pending[name]
-        until = None if duration is None else self.naive.now + duration
-        expected = self.naive.allows(user, amount, until)
-        decision = self.partition.allocate(name, user, gpu(amount), duration=duration)
-        assert decision.allowed is expected, decision
-        if expected:
-            del self.naive.pending[name]
-            self.naive.held[name] = Held(user, amount, until)
-
-    @rule(user=st.sampled_from(list(USERS)), number=st.integers(1, 3))
-    def submit(self, user: str, number: int) -> None:
-        """Another application is rejected if its user has submitted too many; without work, it is removed again."""
-        name = f"{user}-{number}"
-        if self.partition.application(name) is not None:
-            assert self.partition.remove(name) == ()
-            self.naive.submitted.remove(user)
-            return
-        expected = self.naive.may_submit(user)
-        assert (self.partition.submit(name, USERS[user], QUEUES[user]).queue_path is not None) is expected
-        if expected:
-            self.naive.submitted.append(user)
 
     @rule(config=st.sampled_from(CONFIGS), planned=st.booleans())
     def configure(self, config: PartitionConfig, planned: bool) -> None:  # noqa: FBT001 - drawn
@@ -436,10 +360,10 @@ class BudgetMachine(RuleBasedStateMachine):
 
     @invariant()
     def ledgers_agree(self) -> None:
-        """The same allocations are held, pending and overdue, and a duration that fits the headroom is allowed."""
+        """The same allocations are held and overdue, and a duration that fits the headroom is allowed."""
         if not hasattr(self, "partition"):
             return
-        assert {one.allocation_id for one in self.partition.allocations()} == set(self.naive.held | self.naive.pending)
+        assert {one.allocation_id for one in self.partition.allocations()} == set(self.naive.held)
         assert [one.allocation_id for one in self.partition.overdue()] == self.naive.overdue()
         for user in USERS:
             free = self.partition.headroom(user, duration=60)

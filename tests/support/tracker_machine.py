@@ -1,8 +1,6 @@
-"""A state machine that compares a tracker with a naive model after every step.
+"""A state machine that compares a manager with a naive model after every step.
 
-Every object with the methods of `ugm.tracking.Tracker` can be tested. Operations that only `ugm.Manager` has, such as
-``check``, ``headroom``, ``adopt`` or ``update_config``, are tested if the object has them. After every step, the
-visible state of the tracker must equal that of the model, and `ugm.testing.verify_all` must pass.
+The visible state of the manager must equal that of the model, and `ugm.testing.verify_all` must pass.
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ from ugm.testing.strategies import (
     users,
 )
 from ugm.testing.usage_model import Grant, LimitInForce, Place, UsageModel, grant_places
-from ugm.tracking import Tracker
 
 __all__ = ["TrackerMachine"]
 
@@ -54,10 +51,6 @@ _MANUAL_LIMITS: st.SearchStrategy[tuple[str, Any]] = st.tuples(
     st.builds(lambda name, most: Resource({name: most} if most else {}), resource_names(), st.integers(0, 20)),
 ) | st.tuples(st.just("applications"), st.integers(0, 2))
 _PATHS = ("", "root", "root.a", "root.b", "root.a.b")
-
-
-def _has(name: str) -> Callable[[TrackerMachine], bool]:
-    return lambda machine: hasattr(machine.tracker, name)
 
 
 def _something_runs(machine: TrackerMachine) -> bool:
@@ -197,12 +190,12 @@ def _raises(kind: type[UgmError], what: object) -> Iterator[None]:
 
 
 class TrackerMachine(RuleBasedStateMachine):
-    """Compares a tracker with the naive model.
+    """Compares a manager with the naive model.
 
     Attributes:
         group_limits: the treatment of users with limits of their own; see `ugm.Manager`.
         strict: whether a refund of resources that are not held raises; otherwise it must not change the state.
-        tracker: the tested tracker.
+        tracker: the tested manager.
         model: the naive model.
         config: the configuration in force.
         made: the earlier requests.
@@ -210,21 +203,17 @@ class TrackerMachine(RuleBasedStateMachine):
 
     group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "always"
     strict: ClassVar[bool] = True
-    tracker: Tracker
+    tracker: Manager
     model: TrackerModel
     config: PartitionConfig
     made: list[Request]
-
-    def make_tracker(self, config: PartitionConfig) -> Tracker:
-        """Return the tracker to be tested, without applications and with the limits of *config*."""
-        return Manager(config, group_limits=self.group_limits, strict=self.strict)
 
     @initialize(config=partitions())
     def start(self, config: PartitionConfig) -> None:
         """Start with a configuration and no applications."""
         self.config, self.made = config, []
         self.model = TrackerModel(config, self.group_limits)
-        self.tracker = self.make_tracker(config)
+        self.tracker = Manager(config, group_limits=self.group_limits, strict=self.strict)
 
     @contextmanager
     def nothing_changes(self) -> Iterator[None]:
@@ -232,8 +221,6 @@ class TrackerMachine(RuleBasedStateMachine):
         before = exposed(self.tracker)
         yield
         agree(exposed(self.tracker), before, "after a call that must not change the state")
-
-    # Operations of every tracker
 
     @rule(request=_REQUESTS)
     def increase_tracked_resource(self, request: Request) -> None:
@@ -279,8 +266,6 @@ class TrackerMachine(RuleBasedStateMachine):
             with self.nothing_changes(), _raises(RequestError, user):
                 self.tracker.increase_tracked_resource(path, application_id, usage, user)
 
-    # Optional operations
-
     def both(
         self, operation: str, *arguments: object, compared: Callable[[Any], object] = lambda answer: answer
     ) -> None:
@@ -288,14 +273,12 @@ class TrackerMachine(RuleBasedStateMachine):
         found, expected = (getattr(each, operation)(*arguments) for each in (self.tracker, self.model))
         agree(compared(found), compared(expected), operation)
 
-    @precondition(_has("increase"))
     @rule(request=_REQUESTS)
     def increase(self, request: Request) -> None:
         """A denial names the exceeded limits of the user, then those of the group, from leaf to root."""
         self.made.append(request)
         self.both("increase", *request, compared=by_place)
 
-    @precondition(_has("check"))
     @rule(request=_REQUESTS)
     def check(self, request: Request) -> None:
         """A check returns the decision on an increase, and does not change the state."""
@@ -305,17 +288,14 @@ class TrackerMachine(RuleBasedStateMachine):
     @rule(request=_REQUESTS, query=st.sampled_from(["headroom", "can_run_app", "group_for"]))
     def query(self, request: Request, query: str) -> None:
         """The headroom, the permission to run and the group of an application do not depend on the requested amount."""
-        if hasattr(self.tracker, query):
-            with self.nothing_changes():
-                self.both(query, request.queue_path, request.application_id, request.user)
+        with self.nothing_changes():
+            self.both(query, request.queue_path, request.application_id, request.user)
 
-    @precondition(_has("adopt"))
     @rule(request=_REQUESTS)
     def adopt(self, request: Request) -> None:
         """An adopted allocation is charged even if it exceeds limits."""
         self.both("adopt", *request, compared=by_place)
 
-    @precondition(_has("replace"))
     @precondition(_something_runs)
     @rule(running=_RUNNING, data=st.data(), real=resources())
     def replace(self, running: tuple[str, str, str], data: st.DataObject, real: Resource) -> None:
@@ -325,21 +305,17 @@ class TrackerMachine(RuleBasedStateMachine):
         placeholder = Resource({name: data.draw(st.integers(0, most)) for name, most in held.items()})
         self.both("replace", path, application_id, placeholder, real, UserGroup(name), compared=by_place)
 
-    @precondition(_has("increase_all"))
     @rule(gang=_GANGS)
     def increase_all(self, gang: list[Request]) -> None:
         """Several requests are granted together or not at all; a denial contains the sum of the requests."""
         self.both("increase_all", gang, compared=unordered)
 
-    @precondition(_has("update_config"))
     @rule(config=partitions())
     def update_config(self, config: PartitionConfig) -> None:
         """A new configuration changes limits, but not usage."""
         self.config = config
         self.both("update_config", config)
 
-    @precondition(_has("get_user_tracker"))
-    @precondition(_has("get_group_tracker"))
     @rule(subject=_TRACKERS, path=st.sampled_from(_PATHS), limit=_MANUAL_LIMITS)
     def set_limit(self, subject: tuple[TrackingType, str], path: str, limit: tuple[str, Any]) -> None:
         """A manual limit applies while applications run there, until the next configuration; "" is the root."""
@@ -373,7 +349,6 @@ class TrackerMachine(RuleBasedStateMachine):
         """All counters are consistent with the allocations."""
         verify_all(self.tracker)
 
-    @precondition(_has("exceeded_limits"))
     @invariant()
     def reports_exceeded_limits(self) -> None:
         """`exceeded_limits` reports every exceeded limit with the usage."""

@@ -30,23 +30,6 @@ def test_denial_explains_every_violation() -> None:
     )
 
 
-def test_one_violation_for_ever_is_enough() -> None:
-    """Waiting cannot help if the request is above one of the limits itself."""
-    decision = Decision((FULL, TOO_LARGE))
-
-    assert not decision.can_wait
-    assert str(decision).startswith("denied, waiting cannot help:\n")
-
-
-@pytest.mark.parametrize(
-    ("violation", "shortfall", "can_wait"), [(FULL, 2 * GIB, True), (TOO_LARGE, 2000, False), (CROWDED, 1, True)]
-)
-def test_shortfall(violation: Violation, shortfall: int, can_wait: bool) -> None:  # noqa: FBT001 - a parameter
-    """The shortfall is what would have to be given back, or added to the limit."""
-    assert violation.shortfall == shortfall
-    assert violation.can_wait is can_wait
-
-
 @pytest.mark.parametrize(
     ("violation", "text"),
     [

@@ -101,11 +101,6 @@ def test_problem() -> None:
     assert str(SECOND) == "queues.yaml: The file cannot be read. [file-unreadable]"
 
 
-def test_problems_sort_by_place() -> None:
-    """Sorted problems read like the file."""
-    assert sorted([FIRST, SECOND]) == [SECOND, FIRST]
-
-
 class Broken:
     """A value without a representation."""
 

@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
 from support.partition_fixtures import changing_nothing
 from support.partition_kinds import KINDS
-from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm import AllocationRequest, RequestError, Resource, UserGroup, parse_config
 from ugm.partition import AbstractPartition, AllocationSpec
-from ugm.server import create_app
 from ugm.store import open_partition
 
 CONFIG = parse_config(
@@ -25,7 +23,6 @@ partitions:
 """
 ).partition()
 ANA, ONE = UserGroup("ana", ("lab",)), Resource(vcore=1000)
-TOKEN = "a token of about 30 characters"  # noqa: S105 - for a server of the test
 
 
 @pytest.fixture(name="partition", params=KINDS)
@@ -105,21 +102,3 @@ def test_a_store_has_no_trace_of_a_denial(tmp_path: Path) -> None:
         assert not partition.admit("denied", ANA, "root.q", [("d", Resource(vcore=5000))])
     with open_partition(tmp_path / "store") as partition:
         assert (partition.application_ids(), partition.allocation_ids()) == (("kept",), ("k",))
-
-
-def test_rest() -> None:
-    """Programs in other languages admit and end applications."""
-    partition = Partition(CONFIG)
-    rest = TestClient(create_app({"default": partition}, decide_token=TOKEN), base_url="http://localhost")
-
-    def post(name: str, **body: object) -> dict[str, object]:
-        headers = {"authorization": f"Bearer {TOKEN}"}
-        answer: dict[str, object] = rest.post(f"/api/v1/partition/default/{name}", json=body, headers=headers).json()
-        return answer
-
-    body = {"application_id": "a", "user": "ana", "queue": "root.q"}
-    one = {"allocation_id": "a.0", "usage": {"vcore": "1"}}
-    assert post("admit", **body, allocations=[{**one, "usage": {"vcore": "3"}}])["admitted"] is False
-    assert partition.application_ids() == ()
-    assert post("admit", **body, allocations=[one])["admitted"] is True
-    assert post("end", application_id="a") == {"existed": True}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.store import open_partition, usage_of
+from ugm.store import open_partition
 
 BUDGET = "{name: b, user: '*', amounts: {gpu: 1}, unit: hour, mode: admit}"
 CONFIG = parse_config(f"partitions: [{{queues: [{{name: q}}], ugm: {{budgets: [{BUDGET}]}}}}]").partition()
@@ -54,15 +54,3 @@ def test_a_clock_that_is_no_time(opened: Opened, wrong: object) -> None:
         partition.allocate("a.0", "a", GPU)
     now = START
     assert partition.allocation("a.0") is None
-
-
-def test_usage_between_two_times(tmp_path: Path) -> None:
-    """Usage from a store is asked for in the unit of the clock."""
-    now = 100.0
-    with open_partition(tmp_path / "store", CONFIG, clock=lambda: now) as partition:
-        partition.submit("a", UserGroup("u"), "root.q")
-        partition.allocate("a.0", "a", GPU)
-        now = 110.5
-        [row] = usage_of(tmp_path / "store", "user", since=105.25, clock=lambda: now)
-    assert (row.begin, row.end) == (105.25, 110.5)
-    assert row.to_dict()["resource_seconds"] == {"gpu": "5.25"}

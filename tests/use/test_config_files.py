@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ugm import ConfigError, QuantityError, Resource, load_config, parse_config
+from ugm import ConfigError, load_config, parse_config
 from ugm.cli.commands import ugm
 
 PLAIN = """\
@@ -100,21 +100,3 @@ def test_error_shows_the_line_and_the_place(tmp_path: Path) -> None:
     assert str(caught.value).split("\n", 1)[1] == expected
     assert expected in CliRunner().invoke(ugm, ["validate", str(file)]).stdout
     assert "\n" not in str(caught.value.problems[0])
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        ("memory", "4GB", "write 4G or 4Gi"),
-        ("memory", "500m", "write 500M or 500Mi"),
-        ("memory", "16gib", "write 16Gi"),
-        ("memory", "1,000", "write 1000"),
-        ("vcore", "0.25", "write 250m"),
-        ("vcore", "-2", "must not be negative"),
-        ("gpu", "2B", "write 2"),
-    ],
-)
-def test_quantities_in_calls(name: str, text: str, words: str) -> None:
-    """A parsed amount has the same suggestions as a configuration."""
-    with pytest.raises(QuantityError, match=words):
-        Resource.parse({name: text})

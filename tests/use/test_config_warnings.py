@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from support.logs import own_records
 from ugm import Partition, load_config, parse_config
-from ugm.cli.commands import ugm
 
 CPU = "partitions:\n- queues:\n  - name: a\n    resources: {max: {cpu: 8}}\n"
 OLD = "partitions: [{queues: [{name: ads, resources: {max: {memory: 800000, vcore: 80000}}}]}]"
@@ -77,14 +74,3 @@ def test_queues_without_a_group(text: str, model: str) -> None:
     assert plan.warnings == (warning.message,)
     assert warning.message in str(plan)
     assert plan.to_dict()["warnings"] == [warning.message]
-
-
-def test_diff_lists_queues_without_a_group(tmp_path: Path) -> None:
-    """The comparison of two files lists the queues of the new one that deny every request."""
-    for name, queue in (("old", "ml2"), ("new", "speech")):
-        (tmp_path / name).write_text(ELASTIC.replace("NEW", queue))
-    found = CliRunner().invoke(ugm, ["diff", str(tmp_path / "old"), str(tmp_path / "new"), "--json"])
-    (partition,) = json.loads(found.stdout)["partitions"]
-    assert [text.split(":")[0] for text in partition["warnings"]] == ["the queue root.speech denies every request"]
-    printed = CliRunner().invoke(ugm, ["diff", str(tmp_path / "old"), str(tmp_path / "new")]).stdout
-    assert "root.speech denies every request" in " ".join(printed.split())

@@ -29,15 +29,3 @@ def test_maximum_of_a_parent(key: str, used: int) -> None:
     granted = [partition.allocate(f"ana-{number}", "ana", Resource(gpu=1)).allowed for number in range(3)]
     granted.append(partition.allocate("bob-0", "bob", Resource(gpu=1)).allowed)
     assert sum(granted) == used
-
-
-def test_denial_names_the_parent() -> None:
-    """A denial by the maximum of a parent names the parent."""
-    partition = Partition(parse_config(CONFIG % "").partition())
-    for name in ("ana", "bob"):
-        partition.submit(name, UserGroup(name), "root.q")
-    partition.allocate("ana-0", "ana", Resource(gpu=2))
-    partition.request("bob-0", "bob", Resource(gpu=1))
-
-    (violation,) = partition.allocate("bob-0", "bob", Resource(gpu=1)).violations
-    assert (violation.name, violation.limit, violation.used) == ("top", 2, 2)

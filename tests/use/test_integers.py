@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from fractions import Fraction
 
-import pytest
-
-from ugm import RequestError, Resource
+from ugm import Resource
 
 
 class Integer:
@@ -26,10 +23,3 @@ def test_integers_of_other_libraries_become_ints() -> None:
     assert vector == Resource(memory=2**70, vcore=500)
     assert {type(amount) for amount in vector.values()} == {int}
     assert pickle.loads(pickle.dumps(vector)) == vector  # noqa: S301 - our own bytes
-
-
-@pytest.mark.parametrize("amount", [True, 1.0, "1", Fraction(1), None])
-def test_other_values_are_refused(amount: object) -> None:
-    """A bool, a float, a text and a fraction are not amounts."""
-    with pytest.raises(RequestError, match="an amount is an int"):
-        Resource(vcore=amount)  # type: ignore[arg-type]

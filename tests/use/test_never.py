@@ -62,16 +62,4 @@ def test_summary_of_a_gang() -> None:
     assert summary.startswith("denied, waiting cannot help: quota node 'all' of tree 't': 6 gpu requested, never more")
 
 
-def test_group_that_does_not_lend() -> None:
-    """What a sibling never lends is out of reach, although nothing runs."""
-    partition = partition_with(ELASTIC)
-    assert partition.check("one", Resource(gpu=5))
-    decision = partition.check("one", Resource(gpu=6))
-    assert str(decision) == (
-        "denied, waiting cannot help:\n  elastic group 'q': 6 gpu requested, never more than 5 allowed"
-    )
-    partition.allocate("running", "two", Resource(gpu=1))
-    assert partition.check("one", Resource(gpu=5)).can_wait
-
-
 NIGHT, EVENING = "22:00-06:00", "18:00-23:00"

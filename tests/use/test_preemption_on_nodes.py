@@ -72,26 +72,12 @@ def victims(plan: Any) -> list[str]:  # noqa: ANN401 - a plan
     return [one.allocation_id for one in plan.victims]
 
 
-def test_victims_run_on_one_node() -> None:
-    """All victims of a plan run on the node that it names, where the request fits then."""
-    plan = filled(Partition(CONFIG), {"a": ("n1", 3), "b": ("n2", 3), "c": ("n1", 3), "d": ("n2", 3)}, 6)
-    assert (plan.node, victims(plan)) == ("n2", ["b", "d"])
-
-
 def test_free_capacity_that_is_split() -> None:
     """A request that fits in all limits, but on no node, gets a plan that frees one."""
     plan = filled(Partition(CONFIG), {"a": ("n1", 4), "b": ("n2", 4)}, 4)
     assert (plan.outcome, plan.node, victims(plan)) == (Outcome.PLAN, "n2", ["b"])
     assert plan.missing_on_node == cores(2)
     assert "'prod-0' would fit on node 'n2' without 'b'" in str(plan)
-
-
-def test_a_resource_that_a_node_does_not_list_is_not_there() -> None:
-    """A requested resource that a node does not list is 0 there."""
-    partition = Partition(CONFIG)
-    filled(partition, {}, 1)
-    assert planned(partition, nodes={"n1": Resource(gpu=8), "n2": cores(1)}).node == "n2"
-    assert planned(partition, nodes={"n1": Resource(gpu=8)}).outcome is Outcome.NONE
 
 
 def test_the_pending_request_gets_the_node(tmp_path: Path) -> None:
@@ -115,16 +101,6 @@ def test_the_pending_request_gets_the_node(tmp_path: Path) -> None:
 def reclaimed(partition: AbstractPartition, size: float, **nodes: float) -> Any:  # noqa: ANN401 - a plan
     """Return a plan of reclaim for prod."""
     return partition.plan_reclaim("prod", cores(size), nodes=free(**nodes))
-
-
-def test_reclaim_on_a_node() -> None:
-    """A plan of reclaim takes victims of one node only, and `reclaim` makes the request fit there."""
-    partition = Partition(LENDING)
-    filled(partition, {"a": ("n1", 3), "b": ("n2", 3), "c": ("n1", 3), "d": ("n2", 3)}, 6)
-    plan = reclaimed(partition, 6, n1=0, n2=0)
-    assert (plan.node, plan.allocation_ids) == ("n1", ("a", "c"))
-    assert partition.reclaim(plan) == ("a", "c")
-    assert partition.allocate("prod-0", "prod", cores(6), node=plan.node)
 
 
 def test_a_stale_plan_of_reclaim() -> None:

@@ -13,7 +13,6 @@ from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.budgets import Budget, Budgets, Carry, Period
 from ugm.model import BudgetChange, Claim
 
-DAY = 86_400
 #: November 23, 2026, at noon in UTC.
 NOON = 1_795_435_200
 SUE, BEN, EVE = UserGroup("sue", ("lab", "ops")), UserGroup("ben", ("ops",)), UserGroup("eve")
@@ -69,21 +68,6 @@ def test_a_denial_says_that_promised_allocations_may_end_early() -> None:
     )
     setting.partition.release("1")
     assert setting.allocate("2", "sue", 2) == "allowed"
-
-
-def test_a_denial_says_when_the_budget_is_renewed() -> None:
-    """What is spent comes back with the next period."""
-    setting = Setting(Budget("month", amounts=hours(4), period=Period.MONTH))
-    setting.allocate("1", "sue", 3)
-    setting.now += 3600
-    setting.partition.release("1")
-
-    assert setting.allocate("2", "sue", 2).endswith(
-        "2 gpu-hours requested, 3 of 4 used or promised; "
-        "never in this period; renewed on December 1, 2026 (limit for 'root')"
-    )
-    setting.now += 8 * DAY
-    assert setting.allocate("2", "sue", 4) == "allowed"
 
 
 def test_a_denial_says_that_waiting_cannot_help() -> None:
@@ -165,32 +149,6 @@ def test_weights() -> None:
     assert account.to_dict()["settled"] == "5/6"
     assert setting.partition.headroom("eve-b", duration=1) == Resource(gpu=150, vcore=100) - Resource(gpu=0, vcore=100)
     assert setting.partition.allocate("2", "eve-b", Resource(memory=10**9), duration=None)
-
-
-def test_a_transfer_moves_what_remains() -> None:
-    """What one account loses the other one gets, and what is promised cannot be moved."""
-    lab, each = Budget("lab", group="lab", amounts=hours(4)), Budget("each", user="*", amounts=hours(1))
-    setting = Setting(lab, each, start=NOON)
-    setting.allocate("1", "sue", 1, 3600)
-    with pytest.raises(RequestError, match="only 10800 gpu remain in 'lab'"):
-        setting.model.change(BudgetChange.transfer("lab", "each", hours(4), recipient_owner="eve"))
-    setting.model.change(BudgetChange.transfer("lab", "each", hours(3), recipient_owner="eve"))
-
-    assert [one.remaining for one in setting.model.accounts(EVE)] == [4 * 3600]
-    assert [one.remaining for one in setting.model.accounts(SUE)] == [0, 0]
-
-
-def test_a_forecast() -> None:
-    """An account says when nothing is left at the current rate, unless it is renewed before."""
-    setting = Setting(Budget("day", amounts=hours(13), period=Period.DAY), start=NOON)
-    setting.allocate("1", "sue")
-    setting.partition.verify()
-    assert [one.exhausted for one in setting.model.accounts()] == [None]
-    setting.partition.resize("1", gpu(2))
-    assert [one.exhausted for one in setting.model.accounts()] == [NOON + 13 * 1800]
-    setting.now += 7 * 3600
-    setting.partition.verify()
-    assert [one.exhausted for one in setting.model.accounts()] == [setting.now]
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,6 @@ def test_scalars_stay_text(text: str, value: str) -> None:
     assert (type(data), data) == (str, value)
 
 
-def test_anchors() -> None:
-    """An alias stands for what its anchor holds."""
-    assert load("[&a 1, *a, &b {c: *a}, *b]", "x").data == ["1", "1", {"c": "1"}, {"c": "1"}]
-
-
 def test_merge_keys() -> None:
     """A merge key brings what the mapping does not say itself; of several mappings the first wins."""
     text = "[&a {x: 1, y: 1}, &b {y: 2, z: 2}, {<<: [*a, *b], x: 0}, {<<: *b, '<<': 3}]"

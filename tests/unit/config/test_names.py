@@ -72,24 +72,6 @@ def test_names_that_are_never_valid(name: str) -> None:
         assert f"limit-{kind}-name-invalid" in problem
 
 
-@pytest.mark.parametrize(("length", "count"), [(256, 0), (257, 1)])
-@pytest.mark.parametrize("setting", ["any", "yunikorn"])
-def test_length_of_names(length: int, count: int, setting: str) -> None:
-    """A name in a limit, in a filter or of a partition has at most 256 characters, whatever the setting."""
-    name = "x" * length
-    text = "partitions: [{ugm: {names: SET}, name: n, queues: [], KEYS}]".replace("SET", setting)
-    keys = [
-        f"limits: [{{users: [{name}], maxapplications: 1}}]",
-        f"limits: [{{groups: [{name}], maxapplications: 1}}]",
-        f"limits: [{{users: [a], maxresources: {{? {name} : 1}}}}]",
-        f"placementrules: [{{name: provided, filter: {{users: [{name}]}}}}]",
-        f"placementrules: [{{name: provided, filter: {{groups: [a, {name}]}}}}]",
-    ]
-    texts = [text.replace("KEYS", key) for key in keys] + [f"partitions: [{{name: {name}, queues: []}}]"]
-
-    assert [len(problems_of(each)) if count else bool(parse_config(each)) for each in texts] == [1] * 6
-
-
 # Exports
 
 

@@ -43,24 +43,6 @@ def test_youngest_goes_first() -> None:
     assert shrink(one, cpu=10) == ("young", "newer", "new")
 
 
-def test_firm_pods_stay() -> None:
-    """Non-preemptible pods are not evicted; the plan has the usage that remains above the runtime."""
-    one = quota(firm("firm", 50), pod("x"))
-    one.tree.set_total(Resource(cpu=20, memory=100))
-    plan = one.plan_revoke("a")
-
-    assert plan.victims == ("x",)
-    assert (plan.excess, plan.remaining) == (Resource(cpu=40), Resource(cpu=30))
-
-
-def test_pods_that_wait_are_passed_over() -> None:
-    """A pod that does not run is not evicted."""
-    one = quota(pod("x", 30))
-    one.expect(pod("waiting", 30))
-
-    assert shrink(one, cpu=20) == ("x",)
-
-
 def test_carried_out() -> None:
     """A plan that is carried out leaves the group within its runtime; an outdated one is refused as a whole."""
     one = quota(*(pod(f"p-{number}") for number in range(6)))
@@ -98,21 +80,6 @@ def test_nobody_of_equal_priority_gives_way() -> None:
     assert [str(each) for each in plan.violations] == [
         "elastic group 'a': 10 cpu requested, 40 of 40 used, 10 too much"
     ]
-
-
-def test_nobody_goes_in_vain() -> None:
-    """If evicting all candidates is not sufficient, none is evicted."""
-    one = full(pod("low", 10), firm("firm", 30))
-
-    assert one.plan_preemption(pod("urgent", 20, priority=9)).victims == ()
-
-
-def test_nobody_gives_way_to_a_pod_that_fits() -> None:
-    """A pod that fits needs no eviction."""
-    one, urgent = full(pod("low", 10)), pod("urgent", 10, priority=9)
-    one.expect(urgent)
-
-    assert one.plan_preemption(urgent) == ElasticPreemptionPlan("urgent", "a", (), ())
 
 
 def test_default_group_on_request() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ugm import Claim, QuotaModel, RequestError, Resource, UserGroup
+from ugm import Claim, RequestError, Resource, UserGroup
 from ugm.configuration import ElasticConfig, ElasticGroupConfig
 from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, verify
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
-from ugm.model import EvictingModel, PendingModel, SetupViolation
+from ugm.model import SetupViolation
 
 SUE = UserGroup("sue")
 
@@ -28,24 +28,6 @@ def _model() -> ElasticModel:
     return ElasticModel(ElasticQuota(ElasticTree(Resource(cpu=60), [*groups, parent])))
 
 
-def test_protocols(model: ElasticModel) -> None:
-    """The model implements all interfaces of quota models."""
-    assert isinstance(model, QuotaModel)
-    assert isinstance(model, PendingModel)
-    assert isinstance(model, EvictingModel)
-
-
-def test_expected_claims_ask(model: ElasticModel) -> None:
-    """A waiting claim counts as a request and reduces the share of others, until it is withdrawn."""
-    model.charge(claim("b-1", 30, group="b"))
-    assert model.quota.tree.runtime("b") == Resource(cpu=30)
-
-    model.add_pending(claim("x", 50))
-    assert model.quota.tree.runtime("a") == Resource(cpu=30)
-    model.remove_pending(claim("x", 50))
-    assert model.quota.tree.request("a") == Resource()
-
-
 def test_check_as_if_expected(model: ElasticModel) -> None:
     """A claim that is not expected is part of the runtime during the check, and leaves no trace."""
     model.charge(claim("b-1", 40, group="b"))
@@ -54,15 +36,6 @@ def test_check_as_if_expected(model: ElasticModel) -> None:
     messages = [str(violation) for violation in model.check(claim("x", 41))]
     assert messages == ["elastic group 'a': 41 cpu requested, 0 of 30 used, 11 too much"]
     assert model.quota.tree.request("a") == Resource()
-
-
-def test_a_check_leaves_no_names(model: ElasticModel) -> None:
-    """A resource that only a query names is not known afterwards."""
-    known = {node.name: set(node.resources) for node in model.quota.tree.nodes.values()}
-    one = claim("x")._replace(usage=Resource(cpu=1, gpu=1))
-
-    assert list(model.check(one)) == []
-    assert {node.name: set(node.resources) for node in model.quota.tree.nodes.values()} == known
 
 
 def test_asked_without_an_id(model: ElasticModel) -> None:
@@ -84,19 +57,6 @@ def test_parents_take_nothing(model: ElasticModel) -> None:
         assert messages == ["elastic group 'p': 10 cpu requested, never more than 0 allowed"]
 
 
-def test_evictions(model: ElasticModel) -> None:
-    """Claims of lower priority in the same group are evicted if their refund allows the claim."""
-    model.charge(claim("low", 20, priority=1))
-    model.charge(claim("high", 10, priority=9))
-    model.charge(claim("b-1", 40, group="b"))
-    urgent = claim("urgent", 10, priority=5)
-
-    assert [violation.shortfall for violation in model.check(urgent)] == [10]
-    assert model.evictions(urgent) == ("low",)
-    model.refund(claim("low", 20, priority=1))
-    assert list(model.check(urgent)) == []
-
-
 def test_the_youngest_is_evicted(model: ElasticModel) -> None:
     """Of equal claims, the one that was charged last is evicted, even if others were refunded and restored."""
     for name in ("old", "young"):
@@ -110,17 +70,6 @@ def test_the_youngest_is_evicted(model: ElasticModel) -> None:
     for name in ("young", "old"):
         model.charge(claim(name, 10))
     assert model.evictions(urgent) == ("young",)
-
-
-def test_who_comes_back_late_is_young(model: ElasticModel) -> None:
-    """A claim that is charged again after a new claim is younger than the new claim."""
-    model.charge(claim("b-1", 40, group="b"))
-    model.charge(claim("first", 10))
-    model.refund(claim("first", 10))
-    for name in ("new", "first"):
-        model.charge(claim(name, 10))
-
-    assert model.evictions(claim("urgent", 11, priority=1)) == ("first",)
 
 
 def test_evictions_in_a_group_without_weight() -> None:
@@ -138,15 +87,6 @@ def test_evictions_in_a_group_without_weight() -> None:
     assert (model.quota.tree.request("a"), model.quota.tree.used("a")) == (Resource(cpu=10), Resource(cpu=10))
     model.refund(claim("low", 10))
     assert list(model.check(urgent)) == []
-
-
-def test_no_evictions_in_vain(model: ElasticModel) -> None:
-    """No eviction is proposed if it would not help, or if no claim is less important."""
-    model.charge(claim("high", 30, priority=9))
-    model.charge(claim("b-1", 40, group="b"))
-
-    assert model.evictions(claim("urgent", 10, priority=5)) == ()
-    assert model.evictions(claim("urgent", 90, priority=10)) == ()
 
 
 @pytest.mark.parametrize(
@@ -214,12 +154,6 @@ def test_a_default_group_marked_as_parent_takes_claims(model: ElasticModel) -> N
     for one in (claim("x", group="typo"), claim("y", group=DEFAULT_GROUP)):
         assert not list(model.check(one))
         model.quota.expect(Pod(one.allocation_id, Resource(cpu=1), one.tags[GROUP_TAG]))
-
-
-def test_unknown_allocation(model: ElasticModel) -> None:
-    """A claim that was not charged cannot be refunded."""
-    with pytest.raises(RequestError, match="there is no such pod"):
-        model.refund(claim("x"))
 
 
 def test_reset_keeps_everything_else(model: ElasticModel) -> None:

@@ -73,19 +73,6 @@ def test_all_limits_hold_together(scene: Scene) -> None:
     assert scene.status("ml") == (0, 0, 0)
 
 
-def test_pending_takes_back_what_was_lent(scene: Scene) -> None:
-    """A pending request lowers the runtime of borrowers, until it is granted or withdrawn."""
-    scene.do(lambda one: one.allocate("ml-1", "ml", gpu(9)))
-    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
-    assert (scene.status("ml"), scene.status("web")) == ((9, 9, 6), (10, 0, 10))
-
-    scene.do(lambda one: one.release("web-1"))
-    assert (scene.status("ml"), scene.status("web")) == ((9, 9, 9), (0, 0, 0))
-    scene.do(lambda one: one.request("web-2", "web", gpu(3)))
-    assert scene.do(lambda one: one.allocate("web-2", "web", gpu(3))) == "allowed"
-    assert (scene.status("ml"), scene.status("web")) == ((9, 9, 9), (3, 3, 3))
-
-
 def test_eviction(scene: Scene) -> None:
     """A more important allocation evicts the youngest less important allocation of its group."""
     scene.do(lambda one: one.request("web-1", "web", gpu(10)))
@@ -97,13 +84,3 @@ def test_eviction(scene: Scene) -> None:
     scene.do(lambda one: one.allocate_evicting("first", "ml", gpu(2), priority=1))
     assert [one.allocation_id for one in scene.partition.allocations("ml")] == ["first", "ml-1"]
     assert scene.status("ml") == (5, 5, 5)
-
-
-def test_no_eviction_for_what_the_queue_denies(scene: Scene) -> None:
-    """Nothing is evicted if the limit of the user denies the request anyway."""
-    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
-    scene.do(lambda one: one.allocate("ml-1", "ml", gpu(6)))
-
-    denied = scene.do(lambda one: one.allocate_evicting("first", "ml", gpu(10), priority=1))
-    assert "user 'sue' in root: 10 gpu requested, never more than 9 allowed" in denied
-    assert scene.status("ml") == (6, 6, 6)

@@ -61,33 +61,6 @@ def test_pods_follow_their_group() -> None:
     assert [pod.name for pod in one.pods_in(DEFAULT_GROUP)] == ["listed"]
 
 
-def test_pods_by_namespace_do_not_keep_a_group() -> None:
-    """A group with pods of its namespaces may be deleted; the pods move to their new group."""
-    one = quota(group("a")._replace(namespaces=("ns",)))
-    one.adopt(Pod("p", TEN, namespace="ns"))
-    one.delete("a")
-
-    assert one.tree.used(DEFAULT_GROUP) == TEN
-
-
-def test_life_of_a_pod() -> None:
-    """A waiting pod counts as a request, a running one also as usage, and a forgotten one as neither."""
-    one = quota(group("a"))
-    one.expect(Pod("p", TEN, "a", preemptible=False))
-    assert (one.tree.request("a"), one.tree.used("a"), one.is_running("p")) == (TEN, Resource(), False)
-
-    one.start("p")
-    one.start("p")
-    assert (one.tree.used("a"), one.is_running("p")) == (TEN, True)
-
-    one.stop("p")
-    one.stop("p")
-    assert (one.tree.request("a"), one.tree.used("a")) == (TEN, Resource())
-
-    one.forget("p")
-    assert (one.tree.has_counts, one.has_pod("p")) == (False, False)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -113,47 +86,12 @@ def test_misuse(call: object, message: str) -> None:
     assert one.tree.request(ROOT_GROUP) == TEN
 
 
-def test_a_request_beyond_every_runtime() -> None:
-    """Waiting does not help a request above a maximum on the path, or above the total of the cluster."""
-    one = quota(group("p", most=50), group("a", "p", most=80), total=40)
-
-    messages = [str(violation) for violation in one.check(Pod("x", Resource(cpu=45), "a")).violations]
-    assert messages == [f"elastic group {name!r}: 45 cpu requested, never more than 40 allowed" for name in ("a", "p")]
-    assert one.check(Pod("x", Resource(cpu=40), "a")).can_wait
-
-
 def test_runtime_violation_is_a_value() -> None:
     """A runtime violation can be pickled, and can still wait."""
     violation = RuntimeViolation("elastic group", "a", "", "", "cpu", 5, 0, 9)
 
     twin = pickle.loads(pickle.dumps(violation))  # noqa: S301 - our own pickle
     assert (twin, type(twin), twin.can_wait) == (violation, RuntimeViolation, True)
-
-
-def test_parents_unless_excluded() -> None:
-    """The groups above are checked unless the rules exclude them."""
-    groups = [group("p", most=50), group("a", "p"), group("b", "p")]
-    pods = [Pod("p-1", Resource(cpu=45), "p"), Pod("a-1", Resource(cpu=10), "a")]
-    for check_parents, fits in ((False, True), (True, False)):
-        one = quota(*groups, rules=AdmissionRules(check_parents=check_parents))
-        for pod in pods:
-            one.adopt(pod)
-            one.stop(pod.name)
-        one.start("p-1")
-        decision = one.check(pods[1])
-
-        assert bool(decision) is fits
-        assert [violation.name for violation in decision.violations] == [] if fits else ["p"]
-
-
-def test_checking_changes_nothing() -> None:
-    """Queries do not change requests, even if a pod is counted as expected during the query."""
-    one = quota(group("a"))
-    one.adopt(Pod("p", TEN, "a"))
-    one.check(Pod("q", TEN, "a"))
-
-    assert one.if_expected(Pod("q", TEN, "a"), lambda: one.tree.runtime("a")) == Resource(cpu=20)
-    assert (one.tree.request("a"), one.tree.used("a")) == (TEN, TEN)
 
 
 def test_the_nearest_group_comes_first() -> None:
@@ -180,16 +118,6 @@ def test_never_counts_minimums_beyond_the_cluster() -> None:
     assert str(one.check(Pod("q", Resource(cpu=21), "a")).violations[0]) == (
         "elastic group 'a': 21 cpu requested, never more than 20 allowed"
     )
-
-
-def test_never_more_than_the_minimum_without_weight() -> None:
-    """A group that cannot borrow never gets more than its minimum, and a denial says so."""
-    weightless = ElasticGroup("a", min=TEN, max=Resource(cpu=100), shared_weight=Resource(cpu=0, memory=1))
-    one = quota(weightless)
-    one.adopt(Pod("p", TEN, "a"))
-
-    assert one.check(Pod("q", TEN, "a")).can_wait
-    assert not one.check(Pod("q", Resource(cpu=11), "a")).can_wait
 
 
 def keeping(name: str, least: int, parent: str = "") -> ElasticGroup:
@@ -226,22 +154,3 @@ def test_never_counts_minimums_that_are_not_lent_below() -> None:
     assert most_of(one) == 5
     violations = one.check(Pod("q", Resource(cpu=9), "a")).violations
     assert [(each.name, each.limit, each.can_wait) for each in violations] == [("a", 5, False), ("p", 8, False)]
-
-
-def test_never_counts_scaled_minimums_that_are_not_lent() -> None:
-    """In a cluster smaller than the minimums, siblings keep only a part of them; without scaling, all."""
-    groups = [ElasticGroup("a", min=Resource(cpu=4), max=Resource(cpu=100)), keeping("b", 8)]
-    scaled = quota(*groups, total=6)
-    scaled.expect(Pod("p", Resource(cpu=6), "a"))
-    assert scaled.tree.runtime("a") == Resource(cpu=2)
-    assert most_of(scaled) == 2
-
-    assert most_of(ElasticQuota(ElasticTree(Resource(cpu=6), groups, scale_min=False))) == 4
-
-
-def test_never_counts_what_the_default_group_releases() -> None:
-    """What the default group uses may be released, so it does not make a request impossible."""
-    one = quota(group("a"), keeping("b", 8), total=10)
-    one.adopt(Pod("p", Resource(cpu=9)))
-
-    assert one.check(Pod("q", Resource(cpu=2), "a")).can_wait

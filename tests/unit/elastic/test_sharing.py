@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ugm.elastic import Sharer, share
-from ugm.elastic.sharing import divide
 
 
 def gets(available: int, *given: Sharer, scale: bool = True) -> dict[str, int]:
@@ -26,43 +23,8 @@ def test_worked_example() -> None:
     assert shared.unused == 0
 
 
-def test_negative_weight_is_none() -> None:
-    """A negative weight counts as none, and does not reduce the sum of weights."""
-    assert gets(10, Sharer("a", 9, 0, -600), Sharer("b", 9, 0, 1)) == {"a": 0, "b": 9}
-
-
-def test_without_scaling() -> None:
-    """Without scaling, minimums are granted beyond the available amount, and the result shows it."""
-    shared = share(100, [Sharer("a", 90, 40, 1), Sharer("b", 90, 80, 1)], scale=False)
-
-    assert shared.runtime == {"a": 40, "b": 80}
-    assert shared.unused == -20
-
-
-@pytest.mark.parametrize("available", [0, -5])
-def test_nothing_there(available: int) -> None:
-    """With an available amount of 0 or less, minimums shrink to 0."""
-    assert gets(available, Sharer("a", 9, 3, 1), Sharer("b", 0, 0, 1)) == {"a": 0, "b": 0}
-
-
-def test_less_than_nothing_without_minimums() -> None:
-    """A negative amount, because the system uses more than the total, leaves nothing to groups without minimums."""
-    assert gets(-1, Sharer("a", 0, 0, 1, lends=False)) == {"a": 0}
-
-
 def test_numbers_beyond_64_bits() -> None:
     """Sums of weights and products of any size are exact."""
     weight = 2**63
 
     assert gets(2**64 + 1, Sharer("a", 2**65, 0, weight), Sharer("b", 2**65, 0, weight)) == {"a": 2**63 + 1, "b": 2**63}
-
-
-def test_nobody() -> None:
-    """Without groups everything is unused."""
-    assert share(5, []).unused == 5
-
-
-def test_deal_once_deals_every_unit() -> None:
-    """A round divides everything."""
-    assert divide(7, [3, 3, 1]) == [3, 3, 1]
-    assert sum(divide(10**20 + 1, [10**19, 7, 13])) == 10**20 + 1

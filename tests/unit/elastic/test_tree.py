@@ -6,29 +6,13 @@ import pytest
 
 from support.elastic_fixtures import cpu_runtimes, group
 from ugm import RequestError, Resource
-from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, ElasticTree, GroupError, status, verify
+from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, ElasticTree, GroupError, verify
 from ugm.elastic.group import parents_first
 
 
 @pytest.fixture(name="tree")
 def _tree() -> ElasticTree:
     return ElasticTree(Resource(cpu=100), [group("p", least=40), group("a", "p", 20), group("b", "p", 20), group("c")])
-
-
-def test_request_is_limited_by_every_maximum() -> None:
-    """The request of a parent is the sum of those of its children, each up to its maximum, up to its own."""
-    tree = ElasticTree(Resource(cpu=100), [group("p", most=30), group("a", "p", most=20), group("b", "p", most=20)])
-    tree.change_request("a", Resource(cpu=50))
-    tree.change_request("b", Resource(cpu=5))
-    shown = status(tree, "p")
-
-    assert (shown.request, shown.limited_request, shown.runtime) == (
-        Resource(cpu=25),
-        Resource(cpu=25),
-        Resource(cpu=25),
-    )
-    tree.change_request("b", Resource(cpu=15))
-    assert status(tree, "p").to_dict()["limited_request"] == {"cpu": 30}
 
 
 def test_built_in_groups_configured_late(tree: ElasticTree) -> None:
@@ -100,15 +84,6 @@ def test_misuse(tree: ElasticTree, call: object, message: str) -> None:
     assert tree.used("a") == Resource()
 
 
-def test_firm_is_counted_apart(tree: ElasticTree) -> None:
-    """Non-preemptible amounts are counted in the group and in all groups above it."""
-    tree.change_request("a", Resource(cpu=9), non_preemptible=Resource(cpu=4))
-    tree.change_used("a", Resource(cpu=6), non_preemptible=Resource(cpu=3))
-
-    assert tree.node("p").resources["cpu"].non_preemptible_request == 4
-    assert tree.root.resources["cpu"].non_preemptible_used == 3
-
-
 def test_copy_is_independent(tree: ElasticTree) -> None:
     """A copy has the same state and is independent."""
     tree.change_request("a", Resource(cpu=9), non_preemptible=Resource(cpu=4))
@@ -119,13 +94,6 @@ def test_copy_is_independent(tree: ElasticTree) -> None:
     assert (twin.groups, twin.total, twin.scale_min) == (tree.groups, tree.total, tree.scale_min)
     assert (twin.request("a"), tree.request("a")) == (Resource(cpu=10), Resource(cpu=9))
     assert twin.used(ROOT_GROUP) == Resource(cpu=6)
-
-
-def test_groups_in_any_order() -> None:
-    """Groups may be given children first."""
-    tree = ElasticTree(Resource(cpu=10), [group("b", "a"), group("a", "p"), group("p")])
-
-    assert [each.name for each in tree.groups] == ["p", "a", "b"]
 
 
 def test_groups_without_a_root() -> None:
@@ -143,22 +111,6 @@ def test_what_is_said_of_the_root_has_no_effect(tree: ElasticTree) -> None:
 
     assert tree.runtime(ROOT_GROUP) == Resource(cpu=100)
     assert tree.groups[0].name == ROOT_GROUP
-
-
-def test_names_leave_no_trace(tree: ElasticTree) -> None:
-    """A resource that the cluster never had is not shown after the last request for it is gone."""
-    for amount in (3, -3):
-        tree.change_request("a", Resource(gpu=amount))
-
-    assert tree.runtime(ROOT_GROUP) == Resource(cpu=100)
-
-
-def test_copy_with_a_built_in_group_below_another(tree: ElasticTree) -> None:
-    """A copy has the built-in groups and their children in the same place."""
-    tree.put(group(DEFAULT_GROUP, "c"))
-    tree.put(group("d", SYSTEM_GROUP))
-
-    assert set(tree.copy().groups) == set(tree.groups)
 
 
 def test_a_copy_of_a_tree_whose_built_in_group_names_another_as_its_parent() -> None:

@@ -11,7 +11,6 @@ import pytest
 from ugm import Resource, UgmError
 from ugm.elastic import (
     DEFAULT_GROUP,
-    ROOT_GROUP,
     SYSTEM_GROUP,
     ElasticGroup,
     ElasticQuota,
@@ -162,14 +161,6 @@ def test_update_refused(quota: ElasticQuota, group: ElasticGroup, reasons: list[
     assert quota.tree.groups == before
 
 
-def test_group_below_its_own_child(quota: ElasticQuota) -> None:
-    """A group cannot be moved below itself, at any level."""
-    quota.update(TEAM._replace(is_parent=True))
-
-    messages = refused(quota.update, DEPARTMENT._replace(parent="team"))
-    assert messages == ["elastic group 'dept': 'team' is the group itself, or below it [cycle]"]
-
-
 def test_long_chain_below_its_own_end(quota: ElasticQuota) -> None:
     """The levels of a group are not counted twice when it would be moved below itself."""
     chain = [ElasticGroup(f"g{number}", parent=f"g{number - 1}", is_parent=True) for number in range(1, 61)]
@@ -197,34 +188,6 @@ def test_change_does_not_read_the_siblings(monkeypatch: pytest.MonkeyPatch) -> N
     quota.create(TEAM)
     quota.create(TEAM._replace(name="other", namespaces=()))
     assert len(above.children) == 2
-
-
-@pytest.mark.parametrize("mark", ["force_update", "is_root"])
-def test_sums_passed_over(quota: ElasticQuota, mark: str) -> None:
-    """A group with this mark may have a larger minimum than its parent."""
-    group = ElasticGroup("x", "dept", Resource(vcore=90_000), MOST)
-    quota.create(group._replace(force_update=mark == "force_update", is_root=mark == "is_root"))
-
-    assert quota.tree.node("x").group is not None
-
-
-def test_free_changes(quota: ElasticQuota) -> None:
-    """A change of only weights, lending and marks is not checked, and takes effect."""
-    quota.update(TEAM._replace(shared_weight=Resource(vcore=-5), allow_lent=False))
-
-    assert quota.tree.request("team") == Resource(vcore=20_000)
-
-
-def test_defaults() -> None:
-    """The defaults of a new group: the root as parent, the tree id of its parent, and weights for its maximum."""
-    quota = ElasticQuota(ElasticTree())
-    quota.create(DEPARTMENT._replace(parent="", tree_id="t", shared_weight=Resource(vcore=1, gpu=2)))
-    quota.create(ElasticGroup("team", "dept", max=MOST))
-    department, team = quota.tree.groups
-
-    assert (department.parent, team.tree_id) == (ROOT_GROUP, "t")
-    assert department.shared_weight == Resource(vcore=1, memory=2**30)
-    assert team.shared_weight is None
 
 
 @pytest.mark.parametrize(

@@ -60,18 +60,6 @@ def usage(partition: AbstractPartition) -> dict[str, Fraction]:
     return {one["user"]: Fraction(one["usage"]) for one in report.state["users"]}
 
 
-def test_users_with_less_usage_come_first() -> None:
-    """A queue with the policy ``share`` orders its applications by the ranks of their users."""
-    scene = Scene(Partition)
-    scene.run("ana", 60)
-    scene.run("ben", 30)
-
-    assert usage(scene.partition) == {"ana": 60, "ben": 30}
-    assert scene.wait("ana", "ben") == ["ben", "ana"]
-    scene.now = 1000
-    assert order(scene.partition) == ["ana", "ben"], "old usage does not count, so submission decides"
-
-
 def test_passes_and_wake_ups_use_the_same_order() -> None:
     """A pass reads the ranks once; every wake-up reads them again."""
     scene = Scene(Partition)
@@ -84,17 +72,6 @@ def test_passes_and_wake_ups_use_the_same_order() -> None:
     scene.run("ben", 300)
     assert order(scene.partition) == ["ana", "ben"]
     assert [request.application_id for request in scene.partition.wake()] == ["ana"]
-
-
-def test_explanation_names_the_ranks() -> None:
-    """The reason of a place names the ranks, and the shares explain the order of two users."""
-    scene = Scene(Partition)
-    scene.run("ana", 50)
-    scene.wait("ana", "ben")
-
-    assert scene.partition.order()[0].explain().splitlines()[-1] == (
-        "ben comes before ana by the fair share of its user: place 1 of 2 against place 2 of 2"
-    )
 
 
 def test_usage_survives_a_restart(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any, TypeAlias
 
 import pytest
@@ -53,14 +52,6 @@ def test_users_by_name() -> None:
         tree.rank({"ana": 1})
 
 
-def test_account_without_users() -> None:
-    """An account without users takes no part, but its shares count."""
-    rank = ShareTree({"a": 3, "b": 1}, {"b/ana": 1}).rank({"ana": 1})
-
-    assert rank.node("b").share == Fraction(1, 4)
-    assert rank.order == (("b/ana",),)
-
-
 def test_deep_tree() -> None:
     """The depth of a tree is not bounded by the stack."""
     paths = ["/".join(["a"] * depth) for depth in range(1, 3000)]
@@ -74,15 +65,6 @@ def test_nearly_equal_levels() -> None:
     rank = ShareTree({}, {"ana": big, "ben": big, "eva": big}).rank({"ana": big + 1, "ben": big, "eva": big + 1})
 
     assert rank.order == (("ben",), ("ana", "eva"))
-
-
-def test_merged_inside_merged() -> None:
-    """Accounts with equal levels are merged at every depth. flux-accounting merges only at the top."""
-    accounts = {"a": 1, "b": 1, "a/x": 1, "b/x": 1}
-    tree = ShareTree(accounts, {"a/x/1": 2, "a/x/2": 1, "b/x/1": 2, "b/x/2": 1})
-    rank = tree.rank({f"{account}/x/{user}": 5 for account in "ab" for user in "12"})
-
-    assert rank.order == (("a/x/1", "b/x/1"), ("a/x/2", "b/x/2"))
 
 
 def test_nothing_used_and_no_shares() -> None:

@@ -68,15 +68,6 @@ def test_time_that_goes_back(usage: Anything) -> None:
     assert usage.value("ana", 101) > 0
 
 
-def test_resize_in_the_middle_of_a_bin() -> None:
-    """Each second counts with the amount of that second."""
-    usage = halves()
-    usage.start("a", "ana", {"vcore": 1}, 0)
-    usage.resize("a", {"vcore": 3}, 15)
-
-    assert list(usage.bins("ana", 22)) == [6, 5 + 15, 10, 0]
-
-
 def test_long_runs_replace_all_bins() -> None:
     """A change looks at the old bins once, however many new bins it fills."""
     usage = halves(bin=1, decay=1, bins=10_000)

@@ -36,15 +36,6 @@ def running_in(partition: Partition) -> dict[str, RunningAllocation]:
     }
 
 
-def test_agreement(partition: Partition) -> None:
-    """What runs as the ledger says is no difference: pending asks do not run, what is going does, zeros are nothing."""
-    partition.preempt("app")
-    running = running_in(partition)
-    running["app"] = RunningAllocation("app", "app", Resource(memory=5, gpu=0))
-    report = partition.audit(running.values())
-    assert (bool(report), str(report)) == (False, "the ledger agrees with what runs")
-
-
 def test_differences(partition: Partition) -> None:
     """Every difference is reported, by id, and nothing is changed."""
     running = [
@@ -78,22 +69,6 @@ def test_report_for_programs(partition: Partition) -> None:
             }
         ]
     }
-
-
-def test_reconcile(partition: Partition) -> None:
-    """What is repaired is returned, and the next audit finds no difference but unknown applications."""
-    running = [
-        RunningAllocation("app", "app", memory(4)),
-        RunningAllocation("other", "app", memory(30)),
-        RunningAllocation("new", "app", memory(1)),
-        RunningAllocation("ghost", "gone", Resource()),
-    ]
-    report = partition.audit(running)
-    repaired = partition.reconcile(report)
-    assert [difference.allocation_id for difference in repaired.differences] == ["app", "new", "other", "p"]
-    assert [difference.allocation_id for difference in partition.audit(running).differences] == ["ghost"]
-    assert [over.used for over in partition.exceeded_limits()] == [35]
-    partition.verify()
 
 
 def test_reconcile_with_models() -> None:

@@ -110,17 +110,6 @@ def test_wrong_durations(partition: Partition, duration: Any) -> None:  # noqa: 
     assert partition.allocations() == ()
 
 
-@pytest.mark.parametrize("now", [float("nan"), True, None, 10**12, -(10**12)])
-def test_a_clock_that_is_wrong(partition: Partition, clock: SetClock, now: Any) -> None:  # noqa: ANN401 - what a clock may return
-    """A clock that returns no time is an error, and nothing changes."""
-    clock.now = now
-    with pytest.raises(RequestError, match="expected seconds since 1970, before the year 10000"):
-        partition.allocate("1", "app", memory(1), duration=60)
-    with pytest.raises(RequestError, match="expected a function"):
-        Partition(CONFIG, clock=now)
-    assert partition.allocations() == ()
-
-
 def test_a_model_gets_the_time_first_and_once_in_each_call(clock: SetClock) -> None:
     """Every call begins with the one reading, also a query."""
     model = Curfew(1060)

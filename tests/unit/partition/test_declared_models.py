@@ -14,7 +14,6 @@ from ugm.configuration import (
     ElasticConfig,
     ElasticGroupConfig,
     GroupSource,
-    PartitionConfig,
     QuotaNodeConfig,
     QuotaTreeConfig,
     QuotaTreeDocument,
@@ -135,30 +134,6 @@ def test_models_of_the_program_follow() -> None:
     other = Unwilling()
     partition.replace_model(own, other)
     assert partition._models.all == (declared, other)
-
-
-@pytest.mark.parametrize("before", [declaring(), declaring(TREE, elastic=ELASTIC), declaring(elastic=ELASTIC)])
-@pytest.mark.parametrize(
-    "after",
-    [
-        declaring(),
-        declaring(TREE),
-        declaring(elastic=replace(ELASTIC, total=Resource(gpu=6))),
-        declaring(TREE, elastic=ELASTIC),
-    ],
-)
-def test_plans_are_right(before: PartitionConfig, after: PartitionConfig) -> None:
-    """What a plan says about models is what holds after it was applied."""
-    partition = used(Partition(before, cluster=Resource(gpu=10)), a=5, b=3)
-    partition.submit("c", SUE, "root.b")
-    partition.request("c-0", "c", Resource(gpu=2))
-
-    plan = partition.plan(after)
-    partition.apply(plan, confirm=True)
-
-    assert partition.exceeded_limits() == plan.exceeded
-    assert bool(plan.changes) is (before != after)
-    partition.verify()
 
 
 def test_changes_of_models() -> None:

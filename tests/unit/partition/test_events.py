@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from threading import Thread
 
@@ -23,7 +22,6 @@ from ugm.events import (
     Released,
     RequestWithdrawn,
     Resized,
-    event_to_dict,
 )
 from ugm.partition import AllocationState, ApplicationState
 
@@ -144,18 +142,6 @@ def test_nodes_and_configuration(follower: Follower) -> None:
         "- group limit 'dev' in root: memory 5",
         "~ placement rules",
     ]
-
-
-def test_every_event_is_json(follower: Follower) -> None:
-    """Every event can be sent as JSON, under its name."""
-    follower.partition.allocate("a", "app", Resource(memory=9))
-    follower.partition.allocate("a", "app", ONE)
-    follower.partition.configure(None)
-    events = [json.loads(json.dumps(event_to_dict(event))) for event in follower.events]
-
-    assert [each["event"] for each in events] == ["submitted", "denied", "group_assigned", "allocated", "configured"]
-    assert events[0]["user"] == {"name": "sue", "groups": ["dev"]}
-    assert events[1]["decision"]["violations"][0]["name"] == "dev"
 
 
 def test_a_follower_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:

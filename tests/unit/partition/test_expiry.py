@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from support.partition_fixtures import SUE, changing_nothing, memory, partition_of, started
-from ugm import Partition, Resource
+from support.partition_fixtures import SUE, changing_nothing, memory, partition_of
+from ugm import Resource
 from ugm.budgets import Budget, Budgets
-from ugm.events import Renewed, Subscriber
+from ugm.events import Renewed
 from ugm.partition import Allocation, AllocationState
 from ugm.partition.engine.application import PromisedEnds
 
@@ -28,34 +28,6 @@ class Clock:
 @pytest.fixture(name="clock")
 def _clock() -> Clock:
     return Clock()
-
-
-def timed(clock: Clock, *, subscribers: tuple[Subscriber, ...] = ()) -> Partition:
-    """Return a partition with three allocations that end after 60, 60 and 120 seconds, and one without an end."""
-    partition = partition_of(clock=clock, subscribers=subscribers)
-    started(partition, "app", 1)
-    for name, duration in (("c", 120), ("b", 60), ("a", 60)):
-        assert partition.allocate(name, "app", memory(1), duration=duration)
-    partition.request("waits", "app", memory(1), duration=1)
-    return partition
-
-
-def test_renew(clock: Clock) -> None:
-    """A renewal counts from its own time, and an allocation without a promised end gets one."""
-    partition = timed(clock)
-    clock.now = 1_030
-    assert partition.renew("a", 60).allowed
-    assert partition.renew("app", 10).allowed
-    assert partition.renew("c", 1).allowed
-    clock.now = 1_060
-
-    assert [(one.allocation_id, one.until) for one in partition.overdue()] == [
-        ("c", 1_031),
-        ("app", 1_040),
-        ("b", 1_060),
-    ]
-    assert partition.renew("b", 60).allowed
-    assert [one.allocation_id for one in partition.overdue()] == ["c", "app"]
 
 
 def test_budget_decides_on_renewals(clock: Clock) -> None:

@@ -38,14 +38,6 @@ def test_gang_with_an_ask_twice(partition: Partition) -> None:
         partition.allocate_all([*requests("two", 1), *requests("two", 2)])
 
 
-def test_gang_of_tuples(partition: Partition) -> None:
-    """Asks may be plain tuples, from any iterable, with all traits of an allocation."""
-    assert partition.allocate_all(iter([("one-0", "one", memory(1), True, 5, False)]))  # type: ignore[arg-type]  # as documented
-    allocation = partition.allocation("one-0")
-    assert allocation is not None
-    assert allocation[3:7] == ("held", True, 5, False)
-
-
 # Placeholders
 
 
@@ -82,11 +74,3 @@ def test_replace_what_is_no_placeholder(partition: Partition) -> None:
     ]:
         with refused(partition, text):
             partition.replace(name, new, memory(1))
-
-
-def test_replace_for_a_failing_application(partition: Partition) -> None:
-    """A failing application gets nothing in the place of its placeholders."""
-    placeholder(partition, 1)
-    partition.fail("one")
-    with refused(partition, "application_id 'one': the application is failing"):
-        partition.replace("p", "r", memory(1))

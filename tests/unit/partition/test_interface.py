@@ -90,11 +90,3 @@ def functions_with(docstrings: Collection[tuple[str, str | None]], source: str) 
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef) and (node.name, ast.get_docstring(node)) in docstrings:
             yield node
-
-
-def test_copies_of_docstrings_are_found() -> None:
-    """A function with the name and the docstring of an operation is a copy of it; others are not."""
-    copy = 'class A:\n    def f(self):\n        """Do it.\n\n        At once.\n        """\n'
-
-    assert [node.lineno for node in functions_with({("f", "Do it.\n\nAt once.")}, copy)] == [2]
-    assert not list(functions_with({("g", "Do it.\n\nAt once."), ("f", "Do it.")}, copy))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.partition_fixtures import BOB, SUE, changing_nothing, memory, partition_of, refused, started
+from support.partition_fixtures import BOB, SUE, memory, partition_of, refused, started
 from ugm import Partition
-from ugm.partition import ApplicationState
 
 
 @pytest.fixture(name="partition")
@@ -20,28 +19,6 @@ def state(partition: Partition, application_id: str = "app") -> str | None:
     """Return how far an application has come; None if the partition knows it not or not any more."""
     application = partition.application(application_id)
     return None if application is None else application.state.value
-
-
-def test_complete(partition: Partition) -> None:
-    """A completed application is returned as it was, and forgotten."""
-    partition.allocate("1", "app", memory(1))
-    partition.release("1")
-
-    completed = partition.complete("app")
-    assert (completed.application_id, completed.state, completed.group) == ("app", ApplicationState.COMPLETED, None)
-    assert state(partition) is None
-    partition.verify()
-
-
-@pytest.mark.parametrize("call", ["request", "allocate"])
-def test_failing_gets_nothing(partition: Partition, call: str) -> None:
-    """A failing application gets nothing more; what it has may be told again."""
-    partition.allocate("1", "app", memory(1))
-    partition.fail("app")
-    with refused(partition, "application_id 'app': the application is failing"):
-        getattr(partition, call)("2", "app", memory(1))
-    with changing_nothing(partition):
-        getattr(partition, call)("1", "app", memory(1))
 
 
 # Removal of the partition

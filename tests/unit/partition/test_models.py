@@ -81,23 +81,6 @@ def test_denied_gang_names_all_limits() -> None:
 # Demand
 
 
-def test_demand() -> None:
-    """A model that wants to know what waits is told so from the ask until it is granted or withdrawn."""
-    model = ResettableFailing()
-    partition = partition_of(models=[model])
-    partition.submit("app", SUE, "root.a")
-    for name in "123":
-        partition.request(name, "app", licences(1))
-    partition.request("1", "app", licences(1))
-    assert list(model.waiting) == ["1", "2", "3"]
-
-    partition.allocate("1", "app", licences(1))
-    partition.release("2")
-    assert (list(model.waiting), list(model.charged)) == (["3"], ["1"])
-    partition.remove("app")
-    assert model.state() == ({}, {})
-
-
 # Evictions
 
 
@@ -126,17 +109,3 @@ def test_evictions_are_told() -> None:
         "  evicting '1' would make room"
     )
     assert str(partition.explain("mine", licences(1))) == str(decision)
-
-
-def test_evict() -> None:
-    """With *evict*, what the model gives up is released everywhere, and the request is granted."""
-    partition, model = evicting(("1",))
-    decision = partition.allocate_evicting("more", "mine", licences(1))
-
-    assert str(decision) == "allowed, evicting '1'"
-    assert list(model.charged) == ["mine", "2", "more"]
-    assert [allocation.allocation_id for allocation in partition.allocations()] == ["2", "mine", "more"]
-    application = partition.application("1")
-    assert application is not None
-    assert application.state.value == "completing"
-    partition.verify()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,21 +58,6 @@ def plan(partition: Partition, usage: int = 3, **options: Any) -> PreemptionPlan
     return partition.plan_preemption(request(usage), since=0, now=3600, **options)
 
 
-def test_plan_and_carry_out() -> None:
-    """The victims of a plan become terminating; once they are released, the request is granted."""
-    partition = full_partition()
-    made = plan(partition)
-
-    assert [victim.allocation_id for victim in made.victims] == ["batch-2"]
-    assert made.others == {"batch-1": "not_needed", "lab-1": "disabled"}
-    assert partition.carry_out(made) == ("batch-2",)
-    assert partition.allocation("batch-2").state is AllocationState.TERMINATING  # type: ignore[union-attr] # it exists
-    assert plan(partition).outcome is Outcome.AWAITS_TERMINATING
-    partition.release("batch-2")
-    assert partition.allocate(*request(3)[:3])
-    partition.verify()
-
-
 LOWERED: Final = parse_config(CONFIG.replace("memory: 2", "memory: 1")).partition()
 
 #: The queue batch is not preempted any more.
@@ -112,65 +96,6 @@ def test_a_stale_plan_is_refused(reason: str) -> None:
         partition.carry_out(made)
     assert caught.value.reason == f"the plan is stale: {reason}"
     assert partition.allocation("batch-2").state is AllocationState.HELD  # type: ignore[union-attr] # it exists
-
-
-def test_placed_requests_count() -> None:
-    """A request for which a plan has made room counts as granted for another one."""
-    partition = full_partition()
-    partition.carry_out(plan(partition))
-
-    other = AllocationRequest("prod-other", "prod", memory(3))
-    made = partition.plan_preemption(other, since=0, now=3600, placed=[request(3)])
-    assert made.outcome is Outcome.NONE
-    assert partition.plan_preemption(other, since=0, now=3600).outcome is Outcome.AWAITS_TERMINATING
-    small = partition.plan_preemption(request(1), since=0, now=3600, placed=[("x", "prod", memory(1))])
-    assert small.outcome is Outcome.AWAITS_TERMINATING
-
-
-def test_a_pending_request_has_the_first_right() -> None:
-    """After `carry_out`, other plans count the pending request as granted, until it is granted or withdrawn."""
-    partition = full_partition()
-    partition.request("prod-new", "prod", memory(3))
-    other = AllocationRequest("prod-other", "prod", memory(3))
-    partition.carry_out(plan(partition))
-
-    def placed() -> list[str]:
-        return [one.allocation.allocation_id for one in partition.preemption_status().placed]
-
-    assert placed() == ["prod-new"]
-    assert plan(partition).outcome is Outcome.AWAITS_TERMINATING
-    assert partition.plan_preemption(other, since=0, now=3600).outcome is Outcome.NONE
-    # Naming it does not count it twice.
-    small = AllocationRequest("prod-small", "prod", memory(1))
-    once = partition.plan_preemption(small, since=0, now=3600, placed=[request(3)])
-    assert once.missing == partition.plan_preemption(small, since=0, now=3600).missing
-    partition.release("batch-2")
-    assert partition.allocate("prod-new", "prod", memory(3))
-    assert placed() == []
-    partition.release("prod-new")
-    partition.request("prod-new", "prod", memory(3))
-    assert placed() == []
-
-
-def test_rights_are_facts_in_the_store(tmp_path: Path) -> None:
-    """A right to room survives a restart."""
-    path = tmp_path / "store"
-    with open_partition(path, parse_config(CONFIG).partition(), cluster=memory(4)) as partition:
-        for name in ("prod", "batch"):
-            partition.submit(name, SUE, f"root.{name}")
-        for name in ("batch-1", "batch-2"):
-            partition.allocate(name, "batch", memory(2))
-        partition.request("prod-new", "prod", memory(2))
-        partition.carry_out(partition.plan_preemption(request(2), since=0, now=3600))
-        before = partition.preemption_status()
-        assert [one.allocation.allocation_id for one in (*before.terminating, *before.placed)] == [
-            "batch-2",
-            "prod-new",
-        ]
-        assert before.plans == {"carried_out": 1, "plan": 1}
-    for _ in range(3):
-        with open_partition(path) as partition:
-            assert partition.preemption_status() == replace(before, plans={})
 
 
 def test_invalid_arguments() -> None:

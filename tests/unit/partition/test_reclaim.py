@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from support.partition_fixtures import SUE, config
+from support.partition_fixtures import config
 from support.reclaim_scenes import QUEUES, Held, lending_models, lending_partition, submit_groups
 from support.server_fixtures import PREFIX, client
-from ugm import Partition, RequestError, Resource, UserInQueue
+from ugm import Partition, RequestError, Resource
 from ugm.budgets import Budget, Budgets
 from ugm.elastic.model import GROUP_TAG
 from ugm.partition import ReclaimOutcome, ReclaimPlan
@@ -24,19 +24,6 @@ THREE = Resource(gpu=3)
 def lent(kinds: str = "elastic", *held: Held) -> Partition:
     """Return a partition of 10 whose group b holds everything, in allocations of 2."""
     return lending_partition(kinds, GUARANTEED, 10, held or [Held("b", 2)] * 5)
-
-
-@KINDS
-def test_a_group_returns_what_it_borrows(kinds: str) -> None:
-    """A request within the guarantee of its group gets as many allocations of the borrower as it needs."""
-    partition = lent(kinds)
-    plan = partition.plan_reclaim("a", THREE)
-
-    assert (plan.outcome, plan.allocation_ids, bool(plan)) == (ReclaimOutcome.PLAN, ("b-0", "b-1"), True)
-    assert partition.reclaim(plan) == ("b-0", "b-1")
-    assert partition.allocate("a-0", "a", THREE)
-    assert partition.plan_reclaim("a", Resource(gpu=1)).outcome is ReclaimOutcome.FITS
-    partition.verify()
 
 
 @KINDS
@@ -56,27 +43,6 @@ def test_the_promised_duration_counts_for_budgets(kinds: str) -> None:
     assert partition.reclaim(plan) == ("b-0", "b-1")
     assert partition.allocate("a-0", "a", THREE, duration=3600)
     partition.verify()
-
-
-def test_requests_that_no_eviction_helps() -> None:
-    """A request above a maximum can never fit, and a limit of the user blocks it."""
-    assert lent().plan_reclaim("a", Resource(gpu=11)).outcome is ReclaimOutcome.NEVER
-
-    models = lending_models("elastic", GUARANTEED, 10)
-    limits = "{users: [sue], maxresources: {gpu: 3}}"
-    partition = Partition(config(QUEUES, limits=limits), models=models)
-    submit_groups(partition, GUARANTEED)
-    partition.adopt("b-0", "b", THREE)
-    plan = partition.plan_reclaim("a", THREE)
-    assert (plan.outcome, plan.missing[0].name) == (ReclaimOutcome.BLOCKED, "sue")
-
-
-def test_a_user_in_a_queue() -> None:
-    """A user without an application asks as well."""
-    plan = lent().plan_reclaim(UserInQueue(SUE, "root.a", {GROUP_TAG: "a"}), TWO)
-
-    assert plan.allocation_ids == ("b-0",)
-    assert str(plan).startswith("the request of 'sue' in root.a would fit without 'b-0'\n")
 
 
 def test_text() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -11,9 +10,7 @@ import pytest
 from support.partition_fixtures import memory
 from ugm import Partition, RequestError, UserGroup, parse_config
 from ugm.configuration import PartitionConfig
-from ugm.partition import AllocationState, PlannedReduction
-from ugm.preemption import ReductionTimer
-from ugm.store import open_partition
+from ugm.partition import PlannedReduction
 
 SUE: Final = UserGroup("sue")
 
@@ -61,27 +58,6 @@ def running(time: Time, **options: Any) -> Partition:  # noqa: ANN401 - argument
     return partition
 
 
-def since(partition: Partition) -> dict[str, int]:
-    """Return the running timers."""
-    return {timer.queue_path: timer.since for timer in partition.reduction_timers()}
-
-
-def test_a_lowered_maximum_starts_a_timer() -> None:
-    """A timer runs from the change that brings usage above the maximum to the one that brings it back."""
-    time = Time()
-    partition = running(time)
-    assert since(partition) == {}
-    partition.configure(config(7))
-    assert partition.reduction_timers() == (ReductionTimer("root.a", 100, 60),)
-    assert partition.reduction_timers()[0].due == 160
-
-    time.now = 130
-    partition.configure(config(8, "90s"))
-    assert partition.reduction_timers() == (ReductionTimer("root.a", 100, 90),)
-    partition.release("one-0")
-    assert since(partition) == {}
-
-
 def test_a_plan_of_a_configuration_names_the_timers() -> None:
     """A plan says which queues would be above their maximum from then on, and does not repeat those that are."""
     partition = running(Time())
@@ -92,29 +68,6 @@ def test_a_plan_of_a_configuration_names_the_timers() -> None:
     assert plan.to_dict()["reductions"] == [{"queue_path": "root.a", "delay": 60}]
     partition.apply(plan, confirm=True)
     assert partition.plan(config(5)).reductions == ()
-
-
-def test_plan_and_carry_out() -> None:
-    """After the delay a plan brings the queue back; its victims become terminating, and then nothing is left to do."""
-    time = Time()
-    partition = running(time)
-    partition.configure(config(7))
-    time.now = 159
-    assert not partition.plan_reductions()
-    assert partition.plan_reductions(now=160).victims
-    time.now = 160
-    plan = partition.plan_reductions()
-
-    assert [one.queue_path for one in plan.queues] == ["root.a"]
-    assert partition.carry_out(plan) == ("one-3", "one-4")
-    assert partition.allocation("one-4").state is AllocationState.TERMINATING  # type: ignore[union-attr] # it exists
-    assert partition.carry_out(plan) == ()
-    assert not partition.plan_reductions()
-    assert since(partition) == {"root.a": 100}
-    partition.release("one-3")
-    partition.release("one-4")
-    assert since(partition) == {}
-    partition.verify()
 
 
 #: Changes that make a plan for queue a stale, with the reason.
@@ -139,26 +92,3 @@ def test_a_stale_plan_is_refused(reason: str) -> None:
     assert caught.value.reason == f"the plan is stale: {reason}"
     assert partition.preemption_status().terminating == ()
     assert partition.preemption_status().plans == {"reduction": 1, "stale": 1}
-
-
-def test_timers_are_facts_in_the_store(tmp_path: Path) -> None:
-    """A restart and a later clock change no timer; a store that is read has it, too."""
-    time = [100_000]
-    path = tmp_path / "store"
-    with open_partition(path, config(), clock=lambda: time[0] / 1000) as partition:
-        partition.submit("one", SUE, "root.a")
-        partition.allocate("one-0", "one", memory(10))
-        time[0] = 130_999
-        partition.configure(config(7))
-        assert since(partition) == {"root.a": 130}
-    for _ in range(2):
-        time[0] += 50_000
-        with open_partition(path, clock=lambda: time[0] / 1000) as partition:
-            assert since(partition) == {"root.a": 130}
-    with open_partition(path, clock=lambda: time[0] / 1000) as partition:
-        assert since(partition) == {"root.a": 130}
-        partition.release("one-0")
-    with open_partition(path, clock=lambda: time[0] / 1000) as partition:
-        assert since(partition) == {}
-        partition.adopt("one-1", "one", memory(8))
-        assert since(partition) == {"root.a": time[0] // 1000}

@@ -47,37 +47,6 @@ def reserved(partition: AbstractPartition) -> list[tuple[str, tuple[str, ...], i
     return [(one.allocation_id, one.queue_paths, one.start) for one in partition.reservations()]
 
 
-def test_backfill() -> None:
-    """A request passes if it ends by the start, or fits together with the reserved one."""
-    partition = clocked()
-    fill(partition)
-    partition.request("x.0", "x", memory(8), duration=50)
-    partition.request("y.late", "y", memory(2), duration=101)
-    partition.request("y.soon", "y", memory(1), duration=100)
-    partition.request("z.beside", "z", memory(2))
-    partition.request("z.later", "z", memory(1), duration=101)
-    partition.request("z.more", "z", memory(1), duration=100)
-
-    assert run_pass(partition) == ["y.late", "y.soon", "z.more"]
-    assert reserved(partition) == [("x.0", ("root",), 1100)]
-
-
-def test_limits_of_users_at_the_start() -> None:
-    """A request passes only if it also leaves the reserved request enough of the limits of its user."""
-    limit = "limits: [{limit: l, users: [sue], maxresources: {memory: 10, vcore: 3m}}]"
-    partition = clocked(root(f"{RESERVES}, {limit}"))
-    fill(partition)
-    partition.add_node("cores", Resource(vcore=9))
-    partition.request("x.0", "x", Resource(memory=4, vcore=2))
-    partition.request("bob.0", "bob", Resource(memory=1, vcore=3))
-    partition.adopt("bob.run", "bob", memory(1))
-    partition.request("y.0", "y", Resource(vcore=2))
-    partition.request("z.0", "z", Resource(vcore=1))
-
-    assert run_pass(partition) == ["bob.0", "z.0"]
-    assert reserved(partition) == [("x.0", ("root",), 1100)]
-
-
 def test_higher_priority() -> None:
     """A request of a higher priority comes before the reservation, and takes it over if it is blocked."""
     partition = clocked()
@@ -89,47 +58,6 @@ def test_higher_priority() -> None:
 
     assert run_pass(partition) == ["y.0"]
     assert [one[0] for one in reserved(partition)] == ["y.1"]
-
-
-def test_reservations_of_queues() -> None:
-    """Each queue with the property has a reservation of its own; a later one does not delay an earlier one."""
-    queue = f"resources: {{max: {{memory: 8}}}}, {RESERVES}"
-    partition = clocked(root(RESERVES, f"{{name: a, {queue}}}, {{name: b, {queue}}}"))
-    fill(partition)
-    assert partition.allocate("bob.run", "bob", memory(4), duration=40)
-    partition.request("x.0", "x", memory(8), duration=10)
-    partition.request("bob.0", "bob", memory(5), duration=100)
-    run_pass(partition)
-
-    assert reserved(partition) == [("bob.0", ("root.b", "root"), 1100), ("x.0", ("root.a",), 1200)]
-
-
-def test_earlier_reservations_are_kept() -> None:
-    """A later reservation waits for the start of an earlier one, if there is not enough for both."""
-    queue = f"resources: {{max: {{memory: 9}}}}, {RESERVES}"
-    partition = clocked(root(RESERVES, f"{{name: a, {queue}}}, {{name: b, {queue}}}"))
-    fill(partition)
-    assert partition.allocate("run.1", "run", memory(3), duration=40)
-    assert partition.allocate("bob.run", "bob", memory(1), duration=500)
-    partition.request("bob.0", "bob", memory(8), duration=100)
-    partition.request("x.0", "x", memory(2), duration=90)
-    run_pass(partition)
-
-    assert reserved(partition) == [("bob.0", ("root.b", "root"), 1100), ("x.0", ("root.a",), 1200)]
-
-
-def test_wake() -> None:
-    """A wake-up makes reservations, and wakes only what does not delay them."""
-    partition = clocked()
-    fill(partition)
-    partition.request("x.0", "x", memory(8), duration=50)
-    partition.request("y.late", "y", memory(3), duration=101)
-    partition.request("y.soon", "y", memory(3), duration=100)
-
-    assert [one.allocation_id for one in partition.wake()] == ["y.soon"]
-    assert reserved(partition) == [("x.0", ("root",), 1100)]
-    partition.release("run.0")
-    assert [one.allocation_id for one in partition.wake()] == ["x.0"]
 
 
 def test_store(tmp_path: Path) -> None:

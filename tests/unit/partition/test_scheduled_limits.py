@@ -73,27 +73,6 @@ def running(clock: Clock, **options: object) -> Partition:
     return partition
 
 
-@pytest.mark.parametrize("subscribers", [(), (lambda _first, _events: None,)], ids=["alone", "followed"])
-def test_limits_follow_the_clock(clock: Clock, subscribers: tuple[object, ...]) -> None:
-    """From the second of a change on, every answer follows the new limit; usage above a lower limit stays."""
-    partition = running(clock, subscribers=subscribers)
-    assert not partition.allocate("b", "app", memory(1))
-    clock.now = MONDAY + 10 * HOUR - 1
-    assert not partition.check("app", memory(1))
-    clock.now += 1
-    assert partition.check("app", memory(2))
-    assert partition.headroom("app") == memory(2)
-    assert partition.allocate("b", "app", memory(2))
-    clock.now = MONDAY + 18 * HOUR
-    assert [(one.limit, one.used) for one in partition.exceeded_limits()] == [(4, 6)]
-    assert partition.headroom("app") == memory(-2)
-    assert not partition.allocate("c", "app", memory(1))
-    assert partition.queue("root.a").max_resources == memory(4)  # type: ignore[union-attr]  # it exists
-    clock.now = MONDAY + 5 * 24 * HOUR
-    assert partition.allocate("c", "app", memory(2)), "the first entry that applies counts"
-    partition.verify()
-
-
 def test_scheduled_changes(clock: Clock) -> None:
     """Upcoming changes are listed with the limits that the present usage would exceed then."""
     partition = running(clock)
@@ -148,29 +127,6 @@ def test_waking(clock: Clock) -> None:
     clock.now = MONDAY + 10 * HOUR
 
     assert [one.allocation_id for one in partition.wake()] == ["b"]
-
-
-def test_store(tmp_path: Path, clock: Clock) -> None:
-    """After the store was opened again, the limits are those of the time, and earlier grants are kept."""
-
-    def opened(config: PartitionConfig | None = None) -> StoredPartition:
-        return open_partition(tmp_path / "store", config, clock=lambda: clock.now)
-
-    partition = opened(CONFIG)
-    partition.submit("app", SUE, "root.a")
-    clock.now = MONDAY + 10 * HOUR
-    assert partition.allocate("a", "app", memory(6))
-    clock.now = MONDAY + 18 * HOUR
-    assert not partition.allocate("b", "app", memory(1))
-    before = partition.queue()
-    partition.close()
-    partition = opened()
-    assert partition.queue() == before
-    assert partition.headroom("app") == memory(-2)
-    clock.now = MONDAY + 34 * HOUR
-    assert partition.headroom("app") == memory(0)
-    partition.verify()
-    partition.close()
 
 
 def test_files_and_export() -> None:

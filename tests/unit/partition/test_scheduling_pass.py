@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from support.partition_fixtures import BOB, SUE, config, memory
-from ugm import AllocationRequest, Partition, RequestError, Resource
+from ugm import AllocationRequest, Partition, RequestError
 from ugm.fairness import ShareTree
-from ugm.partition import AbstractPartition, SchedulingPass, by_share
+from ugm.partition import AbstractPartition, by_share
 
 
 def waiting(queues: str, *applications: str, **options: Any) -> Partition:  # noqa: ANN401 - handed on
@@ -28,11 +28,6 @@ def add(partition: AbstractPartition, text: str) -> None:
         partition.request(f"{name}.{number}", name, memory(1), priority=int(priority))
 
 
-def ids(turn: SchedulingPass) -> list[str]:
-    """Return the ids of all heads, of which none is granted."""
-    return [head.request.allocation_id for head in turn]
-
-
 def test_queues_by_submission() -> None:
     """With the property, child queues are compared by their earliest submission, and not by the parts that they use."""
     fifo = "properties: {ugm.queue.sort.policy: fifo}"
@@ -42,53 +37,6 @@ def test_queues_by_submission() -> None:
     order = partition.order()
     assert [turn.request.allocation_id for turn in order] == ["y.0", "y.1", "z.0", "x.0"]
     assert "root.p.a comes before root.p.b by the order of submission: 1 against 2" in order[0].explain()
-
-
-def test_grants_change_the_order() -> None:
-    """The queue that uses less of its guarantee comes first after each grant."""
-    partition = waiting(
-        "{name: a, resources: {guaranteed: {memory: 4}}}, {name: b, resources: {guaranteed: {memory: 2}}}",
-        "x a 0 0 0",
-        "y b 0 0 0",
-    )
-    found = []
-    for head in partition.scheduling_pass():
-        assert head.allocate()
-        found.append(head.queue_path[-1])
-
-    # The ratios before each: 0 and 0, 1/4 and 0, 1/4 and 1/2, 1/2 and 1/2, 3/4 and 1/2.
-    assert "".join(found) == "abaabb"
-
-
-def test_denied_head_holds_nothing_back() -> None:
-    """A head that does not fit is offered once, and everything else after it. A cut-off list would starve the rest."""
-    partition = waiting("{name: a, resources: {max: {memory: 1}}}, {name: b}", "x a 9 9 9", "y b 0 0")
-    granted = [head.request.allocation_id for head in partition.scheduling_pass() if head.allocate()]
-
-    assert granted == ["x.0", "y.0", "y.1"]
-
-
-def test_shares_are_relative() -> None:
-    """A fair queue compares parts of what it has, not bytes with cores, as YuniKorn does."""
-    queue = (
-        "{name: a, resources: {guaranteed: {memory: 1000000, vcore: 2}}, properties: {application.sort.policy: fair}}"
-    )
-    partition = waiting(queue, "x a 0", "y a 0")
-    partition.adopt("held-x", "x", Resource(memory=1000))
-    partition.adopt("held-y", "y", Resource(vcore=1000))
-
-    assert ids(partition.scheduling_pass()) == ["x.0", "y.0"]
-
-
-def test_changes_of_others() -> None:
-    """The next head follows requests, releases and removals of other callers."""
-    partition = waiting("{name: a}", "x a 0", "y a 0 0")
-    turn = partition.scheduling_pass()
-    next(turn).skip()
-    partition.release("y.0")
-    add(partition, "z a 7")
-
-    assert ids(turn) == ["z.0", "y.1"]
 
 
 def test_requests_that_are_passed() -> None:

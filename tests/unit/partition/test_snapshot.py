@@ -4,55 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from random import Random
-from typing import Final
 
 import pytest
 
 from support.partition_fixtures import SUE, memory, partition_of, started
-from ugm import Partition, Resource, UserGroup, UserInQueue
+from support.random_changes import CONFIGS, Actor
+from ugm import Partition, Resource, UserInQueue
 from ugm.partition import PartitionSnapshot, UsageSum
 from ugm.queues import QueueState
 
-_TEAM: Final = "limits: [{users: [ana], maxresources: {memory: 7}, maxapplications: 3}, "
-QUEUES: Final = (
-    "{name: p, parent: true, resources: {guaranteed: {memory: 4}, max: {memory: 40}}, queues: [{name: x}, {name: y}], "
-    "childtemplate: {resources: {max: {memory: 9}}}}, "
-    f"{{name: q, resources: {{max: {{memory: 30, gpu: 4}}}}, maxapplications: 9, {_TEAM}"
-    "{groups: [dev], maxresources: {memory: 20}, maxapplications: 3}]}"
-)
-LIMITS: Final = (
-    '{users: ["*"], maxresources: {memory: 15}, maxapplications: 4}, {groups: [ops], maxresources: {gpu: 3}}'
-)
-RULES: Final = "{name: provided, create: true}"
-USERS: Final = (UserGroup("ana", ("dev",)), UserGroup("ben", ("ops", "dev")), UserGroup("cy"))
-
 
 def busy(seed: int) -> Partition:
-    """Return a partition after some hundred random operations."""
-    partition = partition_of(QUEUES, RULES, LIMITS)
-    work(partition, Random(seed), range(300))
+    """Return a partition after some hundred random changes."""
+    partition, actor = Partition(CONFIGS[0]), Actor(seed)
+    for _ in range(300):
+        actor.step(partition)
     return partition
-
-
-def work(partition: Partition, random: Random, numbers: range) -> None:
-    """Make random operations."""
-    for number in numbers:
-        name, app = f"a{number % 60}", f"app{random.randrange(12)}"
-        action = random.randrange(7)
-        if action == 0 and partition.application(app) is None:
-            partition.submit(app, random.choice(USERS), random.choice(("root.p.x", "root.p.y", "root.p.new", "root.q")))
-        elif action == 1 and partition.application(app):
-            if partition.allocation(name) is None:
-                partition.request(name, app, Resource(memory=random.randrange(9)))
-        elif action in (2, 3) and partition.application(app) and not partition.allocation(name):
-            partition.allocate(name, app, Resource(memory=random.randrange(6), gpu=random.randrange(2)))
-        elif action == 4:
-            partition.release(name)
-        elif action == 5 and number % 50 == 0:
-            partition.add_node(f"n{number}", Resource(memory=100, gpu=random.randrange(5)))
-        elif action == 6 and number % 9 == 0 and (found := partition.application(app)) and not found.allocations:
-            partition.remove(app)
 
 
 @pytest.mark.parametrize("seed", range(6))

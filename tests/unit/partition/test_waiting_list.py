@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.partition_fixtures import BOB, SUE, Licences, config, memory
+from support.partition_fixtures import BOB, SUE, config, memory
 from ugm import Partition, parse_config
 from ugm.partition import AbstractPartition, WaitingList
 from ugm.store import open_partition
@@ -53,37 +53,6 @@ def test_nothing_is_recorded(tmp_path: Path) -> None:
         assert woken(partition.waiting_list()) == ["x0.0", "x1.0"]
         assert (partition.store.number, len(seen)) == (number, events)
         assert partition.application("x0").group is None  # type: ignore[union-attr] # it exists
-
-
-def test_model_that_raises() -> None:
-    """An exception of a quota model reaches the caller, and the list works again when the model does."""
-
-    class Fragile(Licences):
-        """A model that fails on request."""
-
-        fails = False
-
-        def charge(self, claim: object) -> None:
-            """Fail or count."""
-            if self.fails:
-                raise ValueError
-            super().charge(claim)  # type: ignore[arg-type] # a claim
-
-        def reset(self) -> None:
-            """Forget everything."""
-            self.used = 0
-
-    model = Fragile(9)
-    partition = Partition(EIGHT, models=[model])
-    fill(partition, 2)
-    waiting = partition.waiting_list()
-    model.fails = True
-
-    with pytest.raises(ValueError, match=r"^$"):
-        waiting.wake()
-    model.fails = False
-    assert woken(waiting) == ["x0.0", "x1.0"]
-    partition.verify()
 
 
 def test_threads() -> None:

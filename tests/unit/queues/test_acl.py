@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.vectors import vectors
 from ugm import RequestError, UserGroup
-from ugm.config import QueueConfig, parse_config
 from ugm.queues import Acl, path_allows
 
 ANA = UserGroup("ana")
@@ -72,15 +70,3 @@ def test_one_grant_is_enough() -> None:
 
     assert path_allows(acls, ANA)
     assert not path_allows(acls, BOB)
-
-
-def test_lists_of_recorded_configurations_can_be_read() -> None:
-    """Every list in a configuration that the peer accepts can be read."""
-
-    def every(queue: QueueConfig) -> list[str]:
-        return [queue.submit_acl, queue.admin_acl, *(text for child in queue.queues for text in every(child))]
-
-    accepted = [case["yaml"] for case in vectors("yunikorn/config_validation") if case["valid"]]
-    texts = {text for yaml in accepted for part in parse_config(yaml).partitions for text in every(part.root)}
-
-    assert all(Acl.parse(text) for text in texts if text)

@@ -44,14 +44,6 @@ def test_node_below_what_runs(partition: Partition) -> None:
     partition.verify()
 
 
-def test_cluster_as_one_node() -> None:
-    """``cluster=`` counts as a node of that name."""
-    partition = partition_of(cluster=memory(5))
-    assert partition.nodes() == {"cluster": memory(5)}
-    partition.update_node("cluster", memory(6))
-    assert partition.queue_headroom("root") == memory(6)
-
-
 def test_refused_nodes(partition: Partition) -> None:
     """What a node cannot be is refused, and the size stays as it is."""
     partition.add_node("n", memory(6))

@@ -6,15 +6,13 @@ import pytest
 
 from support.placement_fixtures import Queues, rules, submitted
 from support.tracking_fixtures import Wrong
-from support.vectors import vectors
 from ugm import RequestError
-from ugm.config import PlacementRule, parse_config
+from ugm.config import PlacementRule
 from ugm.queues import Placement, PlacementRules, PlacementTrial, Submission
 
 QUEUES = Queues(["root.a", "root.prod.web", "root.a_dot_b"], parents=["root.dev"])
 
 NAMESPACE = "{name: tag, value: namespace, create: true}"
-BELOW_PARENT = "{name: tag, value: namespace, create: true, parent: {name: tag, value: namespace.parentqueue}}"
 
 
 def place(text: str, submission: Submission, queues: Queues = QUEUES) -> Placement:
@@ -56,16 +54,6 @@ def test_without_rules() -> None:
             "root.new does not exist, and the rule does not create it",
         ),
     )
-
-
-def test_parent_of_the_document() -> None:
-    """The namespace finance is placed below the queue of its annotation, with or without the root in it."""
-    for parent in ("root.production", "production"):
-        submission = submitted(tags={"namespace": "finance", "namespace.parentqueue": parent})
-        placement = place(BELOW_PARENT, submission, Queues(parents=["root.production", "root.development"]))
-
-        assert (placement.queue_path, placement.creates) == ("root.production.finance", True)
-        assert placement.trials[0].rule == "placementrules[0] tag namespace, parent tag namespace.parentqueue"
 
 
 @pytest.mark.parametrize(
@@ -112,23 +100,6 @@ def test_why_a_queue_cannot_be_used(queue: str, reason: str) -> None:
     assert why("{name: provided, create: true}", submitted(queue), queues) == reason
 
 
-def test_first_rule_that_can_be_used() -> None:
-    """Rules are tried in order up to the first whose queue can be used."""
-    placement = place(
-        f"name: provided\n{NAMESPACE}\n{{name: fixed, value: a, create: true}}", submitted(tags={"namespace": "b"})
-    )
-
-    assert placement == (
-        "root.b",
-        (
-            ("placementrules[0] provided", None, "the application names no queue"),
-            ("placementrules[1] tag namespace", "root.b", ""),
-        ),
-        True,
-        (),
-    )
-
-
 def test_placement_explains_itself() -> None:
     """A placement tells which rule was taken and why those before it passed."""
     text = f"name: provided\n{NAMESPACE}"
@@ -170,12 +141,3 @@ def test_rules_that_never_work(rule: Wrong, message: str) -> None:
         PlacementRules([rule])
 
     assert str(caught.value) == message
-
-
-def test_rules_of_recorded_configurations_compile() -> None:
-    """The rules of every configuration that the peer accepts can be compiled, and lookups."""
-    accepted = [case["yaml"] for case in vectors("yunikorn/config_validation") if case["valid"]]
-
-    for partition in (partition for yaml in accepted for partition in parse_config(yaml).partitions):
-        placement = PlacementRules(partition.placement_rules).place(submitted(), QUEUES)
-        assert placement or len(placement.trials) == len(partition.placement_rules or "1")

@@ -19,25 +19,6 @@ def allowed(kind: str = "", users: tuple[str, ...] = (), groups: tuple[str, ...]
 
 
 @pytest.mark.parametrize(
-    ("users", "groups", "named"),
-    [
-        (("ana",), (), ["ana"]),
-        (("ana", "sue"), (), ["ana", "sue"]),
-        ((), ("test",), ["bob"]),
-        (("ana",), ("none", "ops"), ["ana", "bob"]),
-        (("Ana", "SUE"), (), []),
-        (("nobody",), (), []),
-    ],
-)
-def test_names(users: tuple[str, ...], groups: tuple[str, ...], named: list[str]) -> None:
-    """A user is named, exactly as written, or is a member of a group that is; the type says what follows."""
-    others = [user.name for user in EVERYBODY if user.name not in named]
-
-    assert allowed("", users, groups) == allowed("allow", users, groups) == named
-    assert allowed("deny", users, groups) == others
-
-
-@pytest.mark.parametrize(
     ("pattern", "named"),
     [("^a", ["ana"]), ("[ab]", ["ana", "bob"]), ("u.*", ["sue"]), ("b$", ["bob"]), ("(?i)^SUE$", ["sue"]), ("^n", [])],
 )
@@ -63,19 +44,6 @@ def test_long_patterns() -> None:
         Filter.compile(FilterConfig(users=("a" * 1000 + "*",)))
 
     assert caught.value.reason == "it has 1001 characters (allowed: up to 1000)"
-
-
-def test_nobody_named_is_everybody() -> None:
-    """A filter without names is for everybody: it lets all in, or keeps all out."""
-    assert Filter.compile(FilterConfig()) is None
-    assert allowed("allow") == ["ana", "bob", "sue"]
-    assert allowed("deny") == []
-
-
-@pytest.mark.parametrize("kind", ["Deny", "DENY", "deny"])
-def test_type_in_any_case(kind: str) -> None:
-    """A filter that denies does so however the word is written."""
-    assert allowed(kind, users=("ana",)) == ["bob", "sue"]
 
 
 @pytest.mark.parametrize(

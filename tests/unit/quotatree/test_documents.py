@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
 import pytest
 
-from support.quotatree_fixtures import PAIR, document
 from ugm import ConfigError, Resource
-from ugm.quotatree import QuotaManager, TreeCache, TreeRequest, consumer_from_struct, parse_consumer
+from ugm.quotatree import QuotaManager, TreeCache, consumer_from_struct
 
 #: The tree that the documentation of MCAD shows, comma and all.
 TREE = """{
@@ -28,19 +26,6 @@ TREE = """{
       "B": {"parent": "A", "hard": "true", "quota": {"cpu": "2", "memory": "64"}},
       "C": {"parent": "A", "hard": "false", "quota": {"cpu": "6", "memory": "64"}},
     }
-  }
-}"""
-
-#: Its consumer, with the slip.
-CONSUMER = """{
-  "kind": "Consumer",
-  "metadata": {"name": "consumer-data"},
-  "spec": {
-    "id": "consumer-1",
-    "trees:": [
-      {"treeName": "ExampleTree", "groupID": "C", "request": {"cpu": 4, "memory": 16}, "priority": 0, "type": 0,
-       "unPreemptable": true}
-    ]
   }
 }"""
 
@@ -67,28 +52,6 @@ def test_the_tree_of_the_documentation() -> None:
         ("B", True, Resource(cpu=2, memory=64)),
         ("C", False, Resource(cpu=6, memory=64)),
     ]
-
-
-def test_the_consumer_of_the_documentation() -> None:
-    """Without the slip it loads as it stands."""
-    info = parse_consumer(CONSUMER.replace("trees:", "trees"))
-
-    assert info.consumer_id == "consumer-1"
-    assert info.trees == (TreeRequest("ExampleTree", "C", Resource(cpu=4, memory=16), unpreemptable=True),)
-
-
-def test_the_forest_consumer_of_the_documentation() -> None:
-    """A consumer of several trees, each with its own resources."""
-    entries = [
-        {"treeName": "ContextTree", "groupID": "Context-4", "request": {"cpu": 2}, "priority": 0},
-        {"treeName": "ServiceTree", "groupID": "Srvc-X", "request": {"cpu": 2, "disk": 1}, "priority": 0},
-    ]
-    result = {"kind": "Consumer", "metadata": {"name": "consumer-data"}, "spec": {"id": "job-1", "trees": entries}}
-
-    assert parse_consumer(json.dumps(result)).trees == (
-        TreeRequest("ContextTree", "Context-4", Resource(cpu=2)),
-        TreeRequest("ServiceTree", "Srvc-X", Resource(cpu=2, disk=1)),
-    )
 
 
 def test_yaml_says_the_same() -> None:
@@ -168,17 +131,6 @@ def test_several_nodes_are_added_together_or_not_at_all() -> None:
     assert cache.get_node_names() == ()
     cache.add_node_specs('{"g": {"quota": {}}}')
     assert cache.get_node_names() == ("g",)
-
-
-def test_document_merges() -> None:
-    """A document adds its nodes and resources to those that are there; clearing forgets all."""
-    cache = TreeCache()
-    cache.from_struct(document(PAIR))
-    cache.from_string(json.dumps(document({"C": ("R", 1)}, "U")))
-
-    assert (cache.get_tree_name(), cache.get_node_names()) == ("U", ("A", "B", "C", "R"))
-    cache.clear()
-    assert (cache.get_tree_name(), cache.get_node_names(), cache.get_resource_names()) == ("", (), ())
 
 
 def test_json_loads_no_yaml() -> None:

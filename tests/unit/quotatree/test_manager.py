@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.quotatree_fixtures import PAIR, Scene
-from ugm import InvariantError, RequestError, Resource
+from ugm import InvariantError, RequestError
 from ugm.quotatree import ConsumerInfo, Mode, QuotaManager, TreeCache, TreeRequest
 
 
@@ -102,14 +102,6 @@ def test_arguments_of_the_wrong_kind(wrong: Callable[[], Any]) -> None:
     """Arguments of the wrong type are refused."""
     with pytest.raises(RequestError):
         wrong()
-
-
-def test_views_are_values(scene: Scene) -> None:
-    """A view does not change with the tree."""
-    before = scene.manager.view("T")
-    scene.manager.deallocate("T", "held")
-
-    assert before.consumers["held"].request == Resource(cpu=1)
 
 
 def test_threads() -> None:

@@ -6,19 +6,13 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from support.quotatree_fixtures import PAIR, document
-from support.quotatree_strategies import documents
 from ugm import Claim, RequestError, Resource, UserGroup
 from ugm.model import EvictingModel, SetupViolation
 from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel
 
 SUE = UserGroup("sue")
-
-amounts = st.integers(0, 4)
-ranks = st.integers(0, 3)
 
 
 def claim(number: int, group: str, cpu: int = 1, memory: int = 0, priority: int = 0) -> Claim:
@@ -121,47 +115,6 @@ def test_no_group_is_denied() -> None:
         assert str(violation).endswith(f"'{name}': the request has no group in it")
     (violation,) = ForestModel(manager, "F", lambda _: {"Typo": "A"}).check(free)
     assert str(violation) == "quota tree 'Typo': there is no such tree"
-
-
-def test_forest_lists_every_tree() -> None:
-    """A denial by a forest names the nodes of every tree that has no room, in the order of the trees."""
-    manager = manager_of("T")
-    manager.add_tree_from_struct(document({**PAIR, "R": ("nil", 1)}, "U"))
-    manager.add_tree_to_forest("F", "U")
-    model = ForestModel(manager, "F", lambda claim_found: {name: group_of(claim_found) or "" for name in ("T", "U")})
-
-    at_roots = [violation.limit for violation in model.check(claim(1, "A", 9)) if violation.name == "R"]
-
-    assert at_roots == [4, 1]
-
-
-@given(documents(), st.data())
-def test_evictions_make_room(tree: dict[str, object], data: st.DataObject) -> None:
-    """After the refund of exactly the proposed allocations the claim passes; the query itself changes nothing."""
-    manager = QuotaManager()
-    manager.set_mode(Mode.NORMAL)
-    name = manager.add_tree_from_struct(tree)
-    model = TreeModel(manager, name, group_of)
-    nodes = manager.view(name).nodes
-    groups = [node.name for node in nodes if not any(other.parent == node.name for other in nodes)]
-    charged: dict[str, Claim] = {}
-    for number in range(data.draw(st.integers(1, 9))):
-        group, (cpu, memory, priority) = (
-            data.draw(st.sampled_from(groups)),
-            data.draw(st.tuples(amounts, amounts, ranks)),
-        )
-        claim_found = claim(number, group, cpu, memory, priority)
-        before = manager.view(name)
-        if list(model.check(claim_found)):
-            evictions = list(model.evictions(claim_found))
-            assert manager.view(name) == before
-            for allocation_id in evictions:
-                model.refund(charged.pop(allocation_id))
-            assert bool(evictions) == (not list(model.check(claim_found)))
-        if not list(model.check(claim_found)):
-            model.charge(claim_found)
-            charged[claim_found.allocation_id] = claim_found
-    manager.verify()
 
 
 def test_reset_keeps_everything_else() -> None:

@@ -6,16 +6,14 @@ of the one with the consumers of the others.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Final
 
 import pytest
 
-from support.examples import seeds
-from support.partition_fixtures import SUE, config, shown
+from support.partition_fixtures import SUE, config
 from support.quotatree_fixtures import document
-from ugm import AllocationRequest, Claim, Decision, QuotaModel, RequestError, Resource
+from ugm import AllocationRequest, Claim, QuotaModel, Resource
 from ugm.partition import AbstractPartition
 from ugm.partition.rows import AllocationState
 from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel, TreeView
@@ -119,54 +117,3 @@ def test_exchanges_after_the_group_is_gone(town: Town, between: int) -> None:
     town.partition.adopt("2", "c", cpu(1))
     assert town.manager.view("T").consumers["2"].node == "all"
     town.verify()
-
-
-def steps(draw: random.Random) -> dict[str, Callable[[Town], object]]:
-    """Return one call of each kind, with random arguments."""
-    name, other = (f"i{draw.randrange(12)}" for _ in range(2))
-    queue, usage, rank = draw.choice(["a", "b", "c", "free"]), cpu(draw.randint(0, 5)), draw.randint(0, 3)
-    gang = [AllocationRequest(f"g{draw.randrange(6)}", draw.choice("abc"), cpu(draw.randint(0, 3))) for _ in range(3)]
-    is_safe = draw.random() < 0.8
-    queues = draw.choice([QUEUES, QUEUES.replace("7", "3"), QUEUES.replace("max", "guaranteed")])
-    running = [(application_id, queue, usage) for application_id in (name, other)]
-
-    def renew(town: Town) -> None:
-        tree = draw.choice(["T", "U", "V"])
-        cache = town.manager.get_tree_cache(tree)
-        quota = {"cpu": str(draw.randint(1, 9))}
-        cache.add_node_spec(queue.replace("free", "x"), {"parent": "x" if queue in "ab" else "all", "quota": quota})
-        town.manager.update_all()
-
-    return {
-        "allocate": lambda t: t.partition.allocate(name, queue, usage, priority=rank, preemptible=is_safe),
-        "evict": lambda t: t.partition.allocate_evicting(name, queue, usage, priority=rank),
-        "placeholder": lambda t: t.partition.allocate(name, queue, usage, placeholder=True),
-        "gang": lambda t: t.partition.allocate_all(gang),
-        "replace": lambda t: t.partition.replace(name, other, usage),
-        "resize": lambda t: t.partition.resize(name, usage),
-        "ask": lambda t: t.partition.request(name, queue, usage, priority=rank),
-        "preempt": lambda t: t.partition.preempt(name),
-        "release": lambda t: t.partition.release(name),
-        "gang member": lambda t: t.partition.release(gang[0].allocation_id),
-        "adopt": lambda t: t.partition.adopt(name, queue, usage, priority=rank),
-        "configure": lambda t: t.partition.configure(config(queues)),
-        "reconcile": lambda t: t.partition.reconcile(t.partition.audit(running)),
-        "update": renew,
-    }
-
-
-@pytest.mark.parametrize("seed", seeds(4, 12))
-def test_any_sequence(town: Town, seed: int) -> None:
-    """After any sequence of calls all counters agree, and refused calls have changed nothing."""
-    draw = random.Random(seed)
-    for _ in range(60):
-        calls = steps(draw)
-        before = town.seen(), shown(town.partition)
-        refused = False
-        try:
-            answer = calls[draw.choice(list(calls))](town)
-        except RequestError:
-            refused = True
-        if refused or (isinstance(answer, Decision) and not answer):
-            assert (town.seen(), shown(town.partition)) == before
-        town.verify()

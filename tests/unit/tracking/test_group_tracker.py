@@ -30,14 +30,6 @@ def test_members_are_added_up(dev: GroupTracker, active_limits: ActiveLimits) ->
     assert dev.applications == ("bob-1", "sue-1")
 
 
-def test_by_itself(dev: GroupTracker) -> None:
-    """A group tracker can be charged and refunded without users."""
-    assert dev.increase_resource("root.a", "app-1", ONE)
-    assert (dev.usage, dev.applications) == (ONE, ("app-1",))
-    dev.decrease_resource("root.a", "app-1", ONE, remove_app=True)
-    assert dev.applications == ()
-
-
 def test_charged_through_the_user_alone(dev: GroupTracker, active_limits: ActiveLimits) -> None:
     """An application of a user cannot be charged or refunded through its group alone."""
     sue = UserTracker("sue", active_limits)
@@ -49,14 +41,3 @@ def test_charged_through_the_user_alone(dev: GroupTracker, active_limits: Active
             operation("root.a", "app-1", ONE)
         assert str(caught.value) == "application_id 'app-1': the application is charged through its user 'sue'"
     assert sue.usage == dev.usage == ONE
-
-
-def test_charged_through_the_user_in_any_queue(dev: GroupTracker, active_limits: ActiveLimits) -> None:
-    """Nor can the group alone start an application of a user in a second queue."""
-    sue = UserTracker("sue", active_limits)
-    sue.set_group_for_app("app-1", dev)
-    sue.increase_resource("root.a", "app-1", ONE)
-
-    with pytest.raises(RequestError):
-        dev.increase_resource("root.b", "app-1", ONE)
-    assert dev.usage == ONE

@@ -5,39 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from support.tracking_fixtures import BOB, ONE, SUE, group, partition, user
-from ugm import Manager, RequestError, Resource, UserGroup, parse_config
+from support.tracking_fixtures import ONE, SUE, group, partition, user
+from ugm import Manager, RequestError, Resource, UserGroup
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.testing import exposed, partitions, queue_paths, users
 from ugm.testing.usage_model import UsageModel
 from ugm.tracking import ActiveLimits, UserTracker
 from ugm.tracking.limits import Limits
-
-TEXT = """
-partitions:
-  - name: default
-    queues:
-      - name: root
-        queues:
-          - name: Sales
-            limits:
-              - {limit: named, users: [sue], maxresources: {memory: 3, vcore: 2}, maxapplications: 2}
-              - {limit: team, groups: [dev, ops], maxresources: {memory: 4}}
-              - {limit: others, users: ["*"], maxresources: {memory: 1}}
-"""
-
-
-def test_configuration_from_a_file() -> None:
-    """A configuration from YAML works like one that a program creates."""
-    manager = Manager(parse_config(TEXT).partition())
-
-    assert manager.headroom("root.sales", "app-1", SUE) == Resource(memory=3, vcore=2000)
-    assert manager.headroom("root.sales", "app-1", UserGroup("bob")) == ONE
-    assert manager.group_for("root.sales", "app-1", UserGroup("bob", ("ops", "dev"))) == "dev"
-    assert [limit.place for limit in manager.effective_limits(BOB, "root.sales")] == [
-        "root.sales limits[2]",
-        "root.sales limits[1]",
-    ]
 
 
 def test_configuration_of_lists() -> None:
@@ -46,38 +20,6 @@ def test_configuration_of_lists() -> None:
     config = PartitionConfig(queues=[QueueConfig("root", limits=[limit])])  # type: ignore[arg-type] # what is tested
 
     assert Manager(config).headroom("root", "app-1", SUE) == ONE
-
-
-def test_first_of_two_entries_holds() -> None:
-    """The first of two entries for one name in a queue counts."""
-    manager = Manager(partition({"root": [user("sue", memory=1), user("sue", memory=5)]}))
-
-    assert manager.headroom("root", "app-1", SUE) == ONE
-
-
-def test_name_and_wildcard_in_one_entry() -> None:
-    """A wildcard may end a list of names, and is distinguished from them."""
-    manager = Manager(partition({"root": [user("sue", "*", memory=1)]}))
-    names = [manager.effective_limits(asking, "root")[0].limit_name for asking in (SUE, BOB)]
-
-    assert names == ["sue", "*"]
-
-
-def test_one_entry_for_users_and_groups() -> None:
-    """An entry may limit users and groups, each separately."""
-    manager = Manager(partition({"root": [LimitConfig(("sue",), ("dev",), Resource(memory=2))]}))
-    manager.increase("root", "app-1", ONE, BOB)
-
-    assert manager.headroom("root", "app-2", SUE) == ONE
-    assert manager.headroom("root", "app-2", UserGroup("sue")) == Resource(memory=2)
-
-
-def test_empty_vector_is_no_limit() -> None:
-    """An entry whose vector is empty limits applications alone."""
-    manager = Manager(partition({"root": [LimitConfig(("sue",), (), Resource(), 1)]}))
-
-    assert manager.headroom("root", "app-1", SUE) is None
-    assert manager.can_run_app("root", "app-1", SUE)
 
 
 def test_largest_limit() -> None:
@@ -119,17 +61,6 @@ def test_trackers_by_themselves_share_limits() -> None:
     assert sue.increase_resource("root", "app-1", ONE)
     assert bob.increase_resource("root", "app-2", ONE)
     assert not bob.increase_resource("root", "app-2", ONE)
-
-
-def test_swap_reaches_every_tracker() -> None:
-    """Replaced limits apply to all trackers on their next use."""
-    active_limits = ActiveLimits()
-    sue = UserTracker("sue", active_limits)
-    sue.increase_resource("root.a", "app-1", Resource(memory=3))
-    active_limits.replace_limits(Limits.compile(partition({"root": [user("sue", memory=4)]})))
-
-    assert not sue.increase_resource("root.a", "app-1", Resource(memory=2))
-    assert sue.increase_resource("root.a", "app-1", ONE)
 
 
 @given(partitions(), queue_paths(), users())

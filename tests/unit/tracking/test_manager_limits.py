@@ -26,20 +26,6 @@ def test_exceeded_limits_in_order() -> None:
     ]
 
 
-def test_limits_by_hand_end_with_the_configuration() -> None:
-    """A limit set through a live tracker holds until the next configuration, even if that is the same."""
-    limits = partition({"root": [user("*", memory=5)]})
-    manager = Manager(limits)
-    manager.increase("root", "app-1", ONE, SUE)
-    sue = manager.get_user_tracker("sue")
-    assert sue is not None
-    sue.set_max_resources(ONE)
-
-    assert not manager.increase("root", "app-1", ONE, SUE)
-    manager.update_config(limits)
-    assert manager.increase("root", "app-1", Resource(memory=4), SUE)
-
-
 # Effective limits
 
 
@@ -63,11 +49,6 @@ def test_effective_limits_of_a_running_application() -> None:
 
     assert [limit.name for limit in manager.effective_limits(moved, "root", "app-1")] == ["dev"]
     assert manager.effective_limits(moved, "root") == ()
-
-
-def test_effective_limits_without_limits() -> None:
-    """Without limits there are no effective limits."""
-    assert Manager().effective_limits(SUE, "root.a") == ()
 
 
 # Live trackers

@@ -60,65 +60,49 @@ def refused(manager: Manager, kind: type[UgmError], text: str) -> Iterator[None]
     verify_all(manager)
 
 
-@every
-@pytest.mark.parametrize("path", ["", None, 7, ["root"]])
-def test_missing_queue(manager: Manager, call: Callable[..., Any], path: Wrong) -> None:
-    """An empty or missing queue is refused."""
-    with refused(manager, RequestError, f"queue_path {path!r}: expected a non-empty string"):
-        call(manager, path, "app-1", ONE, SUE)
+NOTHING_HELD = "the application holds nothing in that queue"
+UNKNOWN = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
+NO_PATH = "expected 'root', or names below it separated by single dots"
+NO_ID = "an application id is a text of 1 to 256 characters"
+#: Wrong values of an argument of every call, with the reason.
+WRONG: dict[str, tuple[str, list[Any]]] = {
+    "queue_path": ("expected a non-empty string", ["", None, 7, ["root"]]),
+    "queue_path of another form": (NO_PATH, ["a", "root.", "root..a", "root.a b", "Root.a\n"]),
+    "application_id": (NO_ID, ["", 7, ["app-1"]]),
+    "user": ("expected a UserGroup", [None, "sue", "", ("sue", ())]),
+}
+#: The same for the calls that take a usage.
+WRONG_USAGE: dict[str, tuple[str, list[Any]]] = {
+    "application_id": (NO_ID, [None]),
+    "usage": ("expected a Resource", [None, 1, {"memory": 1}]),
+    "usage of memory": ("the amount of memory is negative", [Resource(memory=-1)]),
+    "usage of pods": ("the amount of pods is negative", [Resource(pods=-1)]),
+}
+
+
+def refuse_all(manager: Manager, call: Callable[..., Any], what: str, wrong: tuple[str, list[Any]]) -> None:
+    """Expect an error for each wrong value, for a running application and for a new one."""
+    argument, (reason, values) = what.partition(" ")[0], wrong
+    for value in values:
+        for application in ("app-1", "app-2"):
+            given = {"queue_path": "root.a", "application_id": application, "usage": ONE, "user": SUE, argument: value}
+            shown = "placeholder" if call is CHARGING["replace"] and what == "usage" else argument
+            with refused(manager, RequestError, f"{shown} {value!r}: {reason}"):
+                call(manager, *given.values())
 
 
 @every
-@pytest.mark.parametrize("path", ["a", "root.", "root..a", "root.a b", "Root.a\n"])
-def test_malformed_queue(manager: Manager, call: Callable[..., Any], path: str) -> None:
-    """A path that is not well formed under the root is refused."""
-    text = f"queue_path {path!r}: expected 'root', or names below it separated by single dots"
-    with refused(manager, RequestError, text):
-        call(manager, path, "app-1", ONE, SUE)
-
-
-@every
-@pytest.mark.parametrize("application", ["", 7, ["app-1"]])
-def test_missing_application(manager: Manager, call: Callable[..., Any], application: Wrong) -> None:
-    """An empty application, or one that is no text, is refused."""
-    text = f"application_id {application!r}: an application id is a text of 1 to 256 characters"
-    with refused(manager, RequestError, text):
-        call(manager, "root.a", application, ONE, SUE)
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_argument(manager: Manager, call: Callable[..., Any], what: str) -> None:
+    """A wrong queue, application or user is refused, and nothing changes."""
+    refuse_all(manager, call, what, WRONG[what])
 
 
 @charging
-def test_application_none(manager: Manager, call: Callable[..., Any]) -> None:
-    """A missing application is refused."""
-    text = "application_id None: an application id is a text of 1 to 256 characters"
-    with refused(manager, RequestError, text):
-        call(manager, "root.a", None, ONE, SUE)
-
-
-@every
-@pytest.mark.parametrize("asking", [None, "sue", "", ("sue", ())])
-def test_missing_user(manager: Manager, call: Callable[..., Any], asking: Wrong) -> None:
-    """A user is a UserGroup, for running applications and for new ones."""
-    for application in ("app-1", "app-2"):
-        with refused(manager, RequestError, f"user {asking!r}: expected a UserGroup"):
-            call(manager, "root.a", application, ONE, asking)
-
-
-@charging
-@pytest.mark.parametrize("usage", [None, 1, {"memory": 1}])
-def test_usage_is_a_vector(manager: Manager, call: Callable[..., Any], usage: Wrong) -> None:
-    """A usage that is no resource vector is refused."""
-    argument = "placeholder" if call is CHARGING["replace"] else "usage"
-    with refused(manager, RequestError, f"{argument} {usage!r}: expected a Resource"):
-        call(manager, "root.a", "app-1", usage, SUE)
-
-
-@charging
-@pytest.mark.parametrize("name", ["memory", "pods"])
-def test_usage_is_not_negative(manager: Manager, call: Callable[..., Any], name: str) -> None:
-    """A negative amount is refused, whether or not a limit names the resource."""
-    usage = Resource({name: -1})
-    with refused(manager, RequestError, f"usage {usage!r}: the amount of {name} is negative"):
-        call(manager, "root.a", "app-1", usage, SUE)
+@pytest.mark.parametrize("what", WRONG_USAGE)
+def test_wrong_usage(manager: Manager, call: Callable[..., Any], what: str) -> None:
+    """A missing application and a wrong usage are refused, and nothing changes."""
+    refuse_all(manager, call, what, WRONG_USAGE[what])
 
 
 @charging
@@ -135,54 +119,54 @@ def test_real_is_a_vector(manager: Manager) -> None:
         manager.replace("root.a", "app-1", ONE, None, SUE)  # type: ignore[arg-type] # what is tested
 
 
-def test_decrease_of_an_unknown_user(manager: Manager) -> None:
-    """A user that is not tracked cannot release anything."""
-    text = "application 'app-9' of user 'bob' in 'root.a': the user is not tracked"
-    with refused(manager, NotTrackedError, text):
-        manager.decrease_tracked_resource("root.a", "app-9", ONE, remove_app=False, user=BOB)
-
-
-def test_decrease_of_an_unknown_application(manager: Manager) -> None:
-    """An application that does not run cannot release anything."""
-    text = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
-    with refused(manager, NotTrackedError, text):
-        manager.decrease_tracked_resource("root.a", "app-9", ONE, remove_app=False, user=SUE)
-
-
-@pytest.mark.parametrize("path", ["root.b", "root", "root.a.x"])
-def test_decrease_in_an_unknown_queue(manager: Manager, path: str) -> None:
-    """An application releases in the queue where it runs, not above it and not below."""
-    text = f"application 'app-1' of user 'sue' in {path!r}: the application holds nothing in that queue"
-    with refused(manager, NotTrackedError, text):
-        manager.decrease_tracked_resource(path, "app-1", ONE, remove_app=False, user=SUE)
+@pytest.mark.parametrize(
+    ("path", "application", "usage", "user", "text"),
+    [
+        ("root.a", "app-9", ONE, BOB, "application 'app-9' of user 'bob' in 'root.a': the user is not tracked"),
+        ("root.a", "app-9", ONE, SUE, UNKNOWN),
+        *(
+            (
+                path,
+                "app-1",
+                ONE,
+                SUE,
+                f"application 'app-1' of user 'sue' in {path!r}: {NOTHING_HELD}",
+            )
+            for path in ("root.b", "root", "root.a.x")
+        ),
+        ("root.a", "app-1", Resource(memory=3), SUE, f"{HERE} holds 2 memory and cannot give back 3"),
+        ("root.a", "app-1", Resource(vcore=1), SUE, f"{HERE} holds 0 vcore and cannot give back 1"),
+        ("root.a", "app-1", Resource(memory=1, pods=1), SUE, f"{HERE} holds 0 pods and cannot give back 1"),
+    ],
+)
+def test_decrease_of_what_is_not_held(
+    manager: Manager, path: str, application: str, usage: Resource, user: UserGroup, text: str
+) -> None:
+    """A release cannot exceed the amount that the application of the user holds in the queue, not above or below."""
+    kind = ReleaseError if "holds 2" in text or "holds 0" in text else NotTrackedError
+    with refused(manager, kind, text):
+        manager.decrease_tracked_resource(path, application, usage, remove_app=False, user=user)
 
 
 @pytest.mark.parametrize(
-    ("usage", "text"),
+    ("application", "placeholder", "kind", "text"),
     [
-        (Resource(memory=3), "holds 2 memory and cannot give back 3"),
-        (Resource(vcore=1), "holds 0 vcore and cannot give back 1"),
-        (Resource(memory=1, pods=1), "holds 0 pods and cannot give back 1"),
+        ("app-1", Resource(memory=3), ReleaseError, f"{HERE} holds 2 memory and cannot give back 3"),
+        (
+            "app-9",
+            ONE,
+            NotTrackedError,
+            UNKNOWN,
+        ),
     ],
 )
-def test_decrease_of_more_than_is_held(manager: Manager, usage: Resource, text: str) -> None:
-    """A release cannot exceed the amount that the application holds in that queue."""
-    with refused(manager, ReleaseError, f"application 'app-1' in 'root.a' {text}"):
-        manager.decrease_tracked_resource("root.a", "app-1", usage, remove_app=False, user=SUE)
-
-
-def test_replace_of_more_than_is_held(manager: Manager) -> None:
+def test_replace_of_what_is_not_held(
+    manager: Manager, application: str, placeholder: Resource, kind: type[UgmError], text: str
+) -> None:
     """A placeholder that does not exist cannot be replaced."""
     for real in (ONE, Resource(memory=100)):
-        with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 2 memory and cannot give back 3"):
-            manager.replace("root.a", "app-1", Resource(memory=3), real, SUE)
-
-
-def test_replace_of_nothing_running(manager: Manager) -> None:
-    """An application that does not run has no placeholder."""
-    text = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
-    with refused(manager, NotTrackedError, text):
-        manager.replace("root.a", "app-9", ONE, ONE, SUE)
+        with refused(manager, kind, text):
+            manager.replace("root.a", application, placeholder, real, SUE)
 
 
 def test_group_limits_is_one_of_two() -> None:
@@ -203,17 +187,25 @@ def test_refused_limits_leave_the_old_in_force(manager: Manager) -> None:
     assert manager.headroom("root", "app-1", SUE) == Resource(memory=7)
 
 
-def test_limit_is_not_negative(manager: Manager) -> None:
-    """A limit with an amount below zero cannot be built; the limits before it hold."""
-    limit = Resource(memory=5, vcore=-1)
-    with refused(manager, RequestError, f"max_resources {limit!r}: the amount of vcore is negative"):
-        manager.update_config(partition({"root": [user("sue", **limit)]}))
-
-
-def test_limit_on_applications_is_a_count(manager: Manager) -> None:
-    """A count below zero in a configuration is refused; the limits before it hold."""
-    with refused(manager, RequestError, "max_applications -1: expected a count of applications, 0 for no limit"):
-        manager.update_config(partition({"root": [user("sue", applications=-1)]}))
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (
+            lambda: user("sue", memory=5, vcore=-1),
+            f"max_resources {Resource(memory=5, vcore=-1)!r}: the amount of vcore is negative",
+        ),
+        (
+            lambda: user("sue", applications=-1),
+            "max_applications -1: expected a count of applications, 0 for no limit",
+        ),
+        (lambda: LimitConfig(users="sue", max_applications=1), "users 'sue': expected a sequence"),  # type: ignore[arg-type]
+        (lambda: LimitConfig(("sue",), max_resources=7), "max_resources 7: expected a Resource"),  # type: ignore[arg-type]
+    ],
+)
+def test_invalid_limits(manager: Manager, limit: Callable[[], LimitConfig], text: str) -> None:
+    """A limit with a wrong field cannot be made; the limits before it hold."""
+    with refused(manager, RequestError, text):
+        manager.update_config(partition({"root": [limit()]}))
 
 
 def test_user_of_a_question_about_usage(manager: Manager) -> None:
@@ -250,19 +242,6 @@ def test_gang_is_made_of_requests(manager: Manager, gang: Wrong) -> None:
     """A value that is not a request cannot be part of a gang."""
     with refused(manager, RequestError, f"requests {gang!r}: expected Requests, or tuples of their four parts"):
         manager.increase_all(gang)
-
-
-def test_limits_are_for_several_names(manager: Manager) -> None:
-    """A text in place of a list of names is refused."""
-    with refused(manager, RequestError, "users 'sue': expected a sequence"):
-        manager.update_config(partition({"root": [LimitConfig(users="sue", max_applications=1)]}))  # type: ignore[arg-type] # what is tested
-
-
-@pytest.mark.parametrize("limit", [{"memory": 1}, 7])
-def test_limit_is_a_vector(manager: Manager, limit: Wrong) -> None:
-    """A limit on resources is a resource vector."""
-    with refused(manager, RequestError, f"max_resources {limit!r}: expected a Resource"):
-        manager.update_config(partition({"root": [LimitConfig(("sue",), max_resources=limit)]}))
 
 
 def test_error_within_a_gang(manager: Manager) -> None:

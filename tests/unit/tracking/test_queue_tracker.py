@@ -18,13 +18,6 @@ def _tracker() -> QueueTracker:
     return QueueTracker("sue", TrackingType.USER)
 
 
-def test_new_tracker_is_empty(tracker: QueueTracker) -> None:
-    """A tracker begins with nothing."""
-    assert (tracker.name, tracker.kind) == ("sue", TrackingType.USER)
-    assert tracker.usage == NOTHING
-    assert tracker.running_applications == ()
-
-
 def test_usage_adds_up(tracker: QueueTracker) -> None:
     """Usage is the sum over all queues and applications, also of resources that no limit names."""
     tracker.increase_resource("root.a", "app-2", Resource(memory=4))
@@ -33,16 +26,6 @@ def test_usage_adds_up(tracker: QueueTracker) -> None:
 
     assert tracker.usage == Resource(memory=7, pods=1)
     assert tracker.running_applications == ("app-1", "app-2")
-
-
-def test_decrease_undoes_increase(tracker: QueueTracker) -> None:
-    """A release reduces the usage; the application runs until it is removed."""
-    tracker.increase_resource("root.a", "app-1", Resource(memory=4))
-    tracker.decrease_resource("root.a", "app-1", Resource(memory=4))
-
-    assert (tracker.usage, tracker.running_applications) == (NOTHING, ("app-1",))
-    tracker.decrease_resource("root.a", "app-1", NOTHING, remove_app=True)
-    assert tracker.running_applications == ()
 
 
 @pytest.mark.parametrize("nothing", [None, NOTHING])
@@ -94,24 +77,11 @@ def test_kind_is_user_or_group(kind: Any) -> None:  # noqa: ANN401 - anything
         QueueTracker("ana", kind)
 
 
-def test_kind_as_text() -> None:
-    """A kind may be given as a text."""
-    assert QueueTracker("ana", "group").kind is TrackingType.GROUP  # type: ignore[arg-type] # a text
-
-
 @pytest.mark.parametrize("name", ["", None, 3])
 def test_name_is_a_text(name: Any) -> None:  # noqa: ANN401 - anything
     """A tracker has a name."""
     with pytest.raises(RequestError, match="a name is a text"):
         QueueTracker(name, TrackingType.USER)
-
-
-def test_setters_take_a_path_in_any_case(tracker: QueueTracker) -> None:
-    """Queue paths are not case-sensitive, and the root may be named or left empty."""
-    tracker.increase_resource("root.Sales", "app-1", ONE)
-    tracker.set_max_resources(ONE, "ROOT.SALES")
-
-    assert not tracker.increase_resource("root.sales", "app-1", ONE)
 
 
 @pytest.mark.parametrize("count", [-1, True, 1.0, "1", 2**63])

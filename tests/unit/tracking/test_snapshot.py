@@ -62,18 +62,6 @@ def test_users_of_the_tracking_document() -> None:
     assert shown(document, [usage.to_dict() for usage in manager.get_users_resources()]) == document
 
 
-def test_groups_of_the_tracking_document() -> None:
-    """The groups' example of the tracking document.
-
-    Source: Apache YuniKorn, user based resource usage tracking, "Exposure of usage tracking".
-    """
-    manager = run(Manager(partition({"root.test": [group("tester", vcore=10_000)]})))
-    queues = queue("root", 6, ["app2"], queue("root.test", 6, ["app2"]))
-    document = [{"groupName": "tester", "applications": ["app2"], "queues": queues}]
-
-    assert shown(document, [usage.to_dict() for usage in manager.get_groups_resources()]) == document
-
-
 def test_users_of_the_enforcement_document() -> None:
     """The users' example of the enforcement document, in which app1 is charged to the group.
 
@@ -99,19 +87,6 @@ def test_users_of_the_enforcement_document() -> None:
     assert [usage.to_dict() for usage in manager.get_users_resources()] == [
         {"userName": "user1", "groups": {"app1": "tester"}, "queues": queues}
     ]
-
-
-def test_groups_of_the_enforcement_document() -> None:
-    """The groups' example of the enforcement document.
-
-    Source: Apache YuniKorn, user based quota enforcement, "Exposure of quota details".
-    """
-    manager = run(Manager(partition({"root.test": [group("tester", vcore=10_000, applications=2)]})))
-    child = queue("root.test", 6, ["app2"], maxApplications=2, maxResources={"vcore": 10_000})
-    queues = queue("root", 6, ["app2"], child, maxApplications=0, maxResources={})
-    document = [{"groupName": "tester", "users": ["user1"], "queues": queues}]
-
-    assert shown(document, [usage.to_dict() for usage in manager.get_groups_resources()]) == document
 
 
 def test_only_queues_in_use() -> None:

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from support.threads import THREADS, run
-from support.tracking_fixtures import NOTHING, ONE, SUE, group, partition, user
+from support.tracking_fixtures import NOTHING, group, partition, user
 from ugm import Manager, Resource, UserGroup
 from ugm.configuration import PartitionConfig
 from ugm.testing import exposed, verify_all
@@ -113,20 +113,3 @@ def test_never_above_and_nothing_lost(steps: int) -> None:
         for key in list(worker.held):
             worker.give_back(key, everything=True)
     assert exposed(manager) == {"users": {}, "groups": {}}
-
-
-@budgets
-def test_limit_is_reached_and_not_passed(steps: int) -> None:
-    """If many threads request one unit each, exactly the available number of units is granted."""
-    most = steps * THREADS // 2
-    manager = Manager(partition({"root": [user("sue", memory=most)]}))
-    granted = [0] * THREADS
-
-    def work(number: int) -> None:
-        for _ in range(steps):
-            granted[number] += manager.increase_tracked_resource("root.a", "app-1", ONE, SUE)
-
-    run(work)
-    assert sum(granted) == most
-    assert manager.get_user_resources(SUE) == Resource(memory=most)
-    verify_all(manager)

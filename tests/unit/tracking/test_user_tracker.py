@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.tracking_fixtures import NOTHING, ONE
-from ugm import RequestError, Resource
+from ugm import RequestError
 from ugm.tracking import ActiveLimits, GroupTracker, UserTracker
 
 
@@ -24,16 +24,6 @@ def _dev(active_limits: ActiveLimits) -> GroupTracker:
     return GroupTracker("dev", active_limits)
 
 
-def test_user_and_group_are_charged_together(sue: UserTracker, dev: GroupTracker) -> None:
-    """The usage of an application is charged and refunded to its user and its group."""
-    sue.set_group_for_app("app-1", dev)
-    sue.increase_resource("root.a", "app-1", Resource(memory=4))
-
-    assert (sue.usage, dev.usage) == (Resource(memory=4), Resource(memory=4))
-    sue.decrease_resource("root.a", "app-1", Resource(memory=4), remove_app=True)
-    assert (sue.applications, dev.applications) == ((), ())
-
-
 def test_without_a_choice_no_group_is_charged(sue: UserTracker, dev: GroupTracker) -> None:
     """An application whose group was not chosen before its first usage is never charged to a group."""
     sue.increase_resource("root", "app-1", ONE)
@@ -42,18 +32,6 @@ def test_without_a_choice_no_group_is_charged(sue: UserTracker, dev: GroupTracke
 
     assert dev.usage == NOTHING
     assert sue.group_name_for_app("app-1") is None
-
-
-def test_has_group_for_app(sue: UserTracker, dev: GroupTracker) -> None:
-    """No group is a choice too."""
-    assert not sue.has_group_for_app("app-1")
-    sue.set_group_for_app("app-1", None)
-    sue.set_group_for_app("app-2", dev)
-
-    assert sue.has_group_for_app("app-1")
-    assert sue.has_group_for_app("app-2")
-    assert sue.group_name_for_app("app-1") is None
-    assert sue.group_name_for_app("app-2") == "dev"
 
 
 def test_first_choice_stays(sue: UserTracker, dev: GroupTracker, active_limits: ActiveLimits) -> None:
@@ -67,18 +45,6 @@ def test_first_choice_stays(sue: UserTracker, dev: GroupTracker, active_limits: 
 
     assert sue.group_name_for_app("app-1") is None
     assert sue.group_name_for_app("app-2") == "dev"
-
-
-def test_choice_ends_with_the_last_queue(sue: UserTracker, dev: GroupTracker) -> None:
-    """The choice lasts until the application has ended in all of its queues."""
-    sue.set_group_for_app("app-1", dev)
-    sue.increase_resource("root.a", "app-1", ONE)
-    sue.increase_resource("root.b", "app-1", ONE)
-    sue.decrease_resource("root.a", "app-1", ONE, remove_app=True)
-
-    assert sue.has_group_for_app("app-1")
-    sue.decrease_resource("root.b", "app-1", ONE, remove_app=True)
-    assert not sue.has_group_for_app("app-1")
 
 
 def test_denied_first_usage_keeps_the_choice(sue: UserTracker, dev: GroupTracker) -> None:
@@ -98,9 +64,3 @@ def test_group_of_another_partition(sue: UserTracker) -> None:
 
     assert str(caught.value) == "group_tracker 'dev': the tracker belongs to another partition"
     assert not sue.has_group_for_app("app-1")
-
-
-def test_application_without_name(sue: UserTracker) -> None:
-    """A group is chosen for an application that has a name."""
-    with pytest.raises(RequestError, match="an application id is a text of 1 to 256 characters"):
-        sue.set_group_for_app("", None)
