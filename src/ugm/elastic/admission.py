@@ -242,18 +242,8 @@ def _minimum(group: GroupNode, minimum: Resource) -> Iterator[EffectiveLimit]:
 def _limit(
     kind: str, name: str, most: dict[str, int], used: dict[str, int], guaranteed: Resource | None = None
 ) -> EffectiveLimit:
-    return EffectiveLimit(
-        kind=kind,
-        name=name,
-        queue_path="",
-        limit_name="",
-        place=f"elastic group {name!r}",
-        max_resources=Resource(most),
-        max_applications=0,
-        usage=Resource(used),
-        running_applications=0,
-        guaranteed=guaranteed,
-    )
+    place = f"elastic group {name!r}"
+    return EffectiveLimit(kind, name, "", "", place, Resource(most), 0, Resource(used), 0, guaranteed)
 
 
 _NOTHING: Final = Resource()
@@ -394,14 +384,15 @@ def plan_preemption(
         pod: the pod to admit.
         group: the group of the pod.
         pods: the pods of the group with a lower priority; of equal priority, in the order of arrival.
-        count: removes a pod from the counts (-1) or adds it again (1). The victims are still removed at the end.
+        count: removes a pod from the counts (-1) or adds it again (1). At the end all of them are counted.
         check: returns the limits that the pod would exceed at that point.
     """
     candidates = _candidates(pods)
     needed = _needed(candidates, count, lambda: not any(True for _ in check()))
-    if needed is None:
-        return ElasticPreemptionPlan(pod.name, group, (), tuple(check()))
-    return ElasticPreemptionPlan(pod.name, group, tuple(one.pod.name for one in reversed(needed)), ())
+    violations = tuple(check()) if needed is None else ()
+    for one in candidates if needed is None else needed:
+        count(one, 1)
+    return ElasticPreemptionPlan(pod.name, group, tuple(one.pod.name for one in reversed(needed or ())), violations)
 
 
 def _candidates(pods: Iterable[TrackedPod]) -> list[TrackedPod]:

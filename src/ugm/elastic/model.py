@@ -107,8 +107,6 @@ class ElasticModel(ReportingModel):
         self.quota: Final = quota
         #: The last state of each group.
         self._known: dict[str, JsonMapping] = {}
-        #: The claim that was checked last and its pod, which `charge` and `evictions` use for the same claim.
-        self._checked: tuple[Claim, Pod] | None = None
         #: The names of all pods that are claims. After an interruption it may include pods that no longer exist.
         self._claims: Final[set[str]] = set()
         #: The number of charges, used as the start time of pods.
@@ -162,7 +160,6 @@ class ElasticModel(ReportingModel):
         with a `ugm.model.SetupViolation`, unless a default group is configured or the model is unrestricted.
         """
         pod = self._pod(claim)
-        self._checked = claim, pod
         group = self.quota.group_of(pod)
         if group == DEFAULT_GROUP and self._has_no_group(group):
             return (_UnknownGroup.of(GROUP, pod.group) if pod.group else self._missing(),)
@@ -253,8 +250,7 @@ class ElasticModel(ReportingModel):
 
         Empty if no eviction is necessary, or if none would help.
         """
-        checked = self._checked
-        pod = checked[1] if checked is not None and checked[0] is claim else self._pod(claim)
+        pod = self._pod(claim)
         if self._has_no_group(self.quota.group_of(pod)) or not self.quota.may_evict(pod):
             return ()
         return self._if_expected(pod, lambda: self.quota.plan_eviction(pod).victims)
@@ -324,13 +320,12 @@ class ElasticModel(ReportingModel):
 
         A claim that was refunded and returns, in the same size or another, keeps its start time.
         """
-        checked, self._checked = self._checked, None
-        pod = checked[1] if checked is not None and checked[0] is claim else self._pod(claim)
+        pod = self._pod(claim)
         started = self._refunded.get(pod.name)
         if started is None:
             self._charged += 1
         self._claims.add(pod.name)
-        self.quota.charge(tuple.__new__(Pod, (*pod[:6], self._charged if started is None else started)))
+        self.quota.charge(pod._replace(started=self._charged if started is None else started))
         if started is None:
             self._refunded.clear()
         else:
@@ -397,8 +392,7 @@ class ElasticModel(ReportingModel):
         else:
             group, namespace = claim.tags.get(self._group_tag, ""), claim.tags.get(self._namespace_tag, "")
         usage = claim.usage
-        # `Pod(...)` takes twice as long.
-        pod = tuple.__new__(Pod, (name, usage, group, namespace, claim.priority, claim.preemptible, None))
+        pod = Pod(name, usage, group, namespace, claim.priority, claim.preemptible)
         # A partition has checked its claims, so the whole check would take too long for each of them.
         is_plain = type(group) is str and type(namespace) is str and type(usage) is Resource
         if not is_plain or min(usage.amounts.values(), default=0) < 0:

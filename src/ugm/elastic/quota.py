@@ -492,22 +492,8 @@ class ElasticQuota:
             RequestError: the pod is not valid.
         """
         require_pod(pod)
-        removed: dict[str, TrackedPod] = {}
-
-        def count(tracked: TrackedPod, sign: int) -> None:
-            self._count(tracked, sign)
-            if sign < 0:
-                removed[tracked.pod.name] = tracked
-            else:
-                del removed[tracked.pod.name]
-
-        def plan() -> ElasticPreemptionPlan:
-            found = self._plan_preemption(pod, count, partial(self._violations, pod, {}))
-            for tracked in removed.values():
-                self._count(tracked, 1)
-            return found
-
-        return self._while(self._count, (), 1, plan)
+        check = partial(self._violations, pod, {})
+        return self._while(self._count, (), 1, lambda: self._plan_preemption(pod, self._count, check))
 
     def _plan_preemption(
         self, pod: Pod, count: Callable[[TrackedPod, int], None], check: Callable[[], Iterable[Violation]]

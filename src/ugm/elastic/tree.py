@@ -26,8 +26,7 @@ from ugm.elastic.group import (
     parents_first,
     require_group,
 )
-from ugm.elastic.runtime import GroupNode, ResourceNode
-from ugm.elastic.sharing import ChildShares
+from ugm.elastic.runtime import ChildShares, GroupNode, ResourceNode
 from ugm.errors import InvariantError, RequestError
 from ugm.resources import Resource
 

@@ -459,18 +459,9 @@ def order_nodes(tree: QuotaTree) -> list[OrderNode]:
 
 
 def _limit(tree: QuotaTree, node: TreeNode, most: Iterable[int], *, may_borrow: bool) -> EffectiveLimit:
-    return EffectiveLimit(
-        kind="quota node",
-        name=node.name,
-        queue_path="",
-        limit_name=tree.name,
-        place=f"quota tree {tree.name!r}",
-        max_resources=tree.named(most),
-        max_applications=0,
-        usage=tree.named(node.allocated()),
-        running_applications=0,
-        guaranteed=tree.named(node.quota) if may_borrow else None,
-    )
+    place, used = f"quota tree {tree.name!r}", tree.named(node.allocated())
+    guaranteed = tree.named(node.quota) if may_borrow else None
+    return EffectiveLimit("quota node", node.name, "", tree.name, place, tree.named(most), 0, used, 0, guaranteed)
 
 
 def borrowers(tree: QuotaTree, group: str | None, usage: Resource, without: Collection[str]) -> Iterator[Borrower]:

@@ -18,7 +18,6 @@ Recovery: if a call does not return, the partition resets the model and charges 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple, TypeAlias, final
@@ -64,7 +63,7 @@ class _Step(NamedTuple):
     change: Change
 
 
-class _Model(ReportingModel, ABC):
+class _Model(ReportingModel):
     """The common part of both models.
 
     Args:
@@ -154,13 +153,24 @@ class _Model(ReportingModel, ABC):
     @locked
     def check(self, claim: Claim) -> Iterable[Violation]:
         """Return every violated quota, tree by tree; none if a claim fits without an eviction."""
+        # A group that is not a leaf comes first, because waiting cannot help there.
+        return self._violations(claim, lambda forest, info: sorted(forest.judge(info), key=_has_room_to_wait))
+
+    def _violations(
+        self, claim: Claim, judge: Callable[[Forest, ConsumerInfo], Iterable[Rejection]]
+    ) -> tuple[Violation, ...]:
+        """Return the violations of the rejections of a claim, or why the model cannot judge it."""
         groups = self._groups(claim)
         missing = self._missing(groups)
         if missing is not None:
             return (missing,)
         forest, info = self._find(), self._info(claim, groups)
-        # A group that is not a leaf comes first, because waiting cannot help there.
-        return () if forest is None or info is None else _violations(sorted(forest.judge(info), key=_has_room_to_wait))
+        rejections = () if forest is None or info is None else judge(forest, info)
+        return tuple(
+            violation
+            for rejection in rejections
+            for violation in rejection.violations or (UnknownNode.of("quota node", rejection.group),)
+        )
 
     def never(self, claims: Sequence[Claim]) -> Iterable[Violation]:
         """Return every quota that some claims exceed together in empty trees, each with their sum.
@@ -186,13 +196,12 @@ class _Model(ReportingModel, ABC):
     @locked
     def shortage(self, claim: Claim, without: Collection[str]) -> Iterable[Violation]:
         """Return every violated quota; none if a claim would fit without an eviction after some consumers have left."""
-        groups = self._groups(claim)
-        missing = self._missing(groups)
-        if missing is not None:
-            return (missing,)
-        forest, info = self._find(), self._info(claim, groups)
-        rejection = None if forest is None or info is None else forest.plan(info, without, preempting=False).rejection
-        return _violations(() if rejection is None else (rejection,))
+
+        def judge(forest: Forest, info: ConsumerInfo) -> Iterable[Rejection]:
+            rejection = forest.plan(info, without, preempting=False).rejection
+            return () if rejection is None else (rejection,)
+
+        return self._violations(claim, judge)
 
     @locked
     def borrowers(self, claim: Claim, without: Collection[str]) -> Iterable[Borrower]:
@@ -428,9 +437,10 @@ class _Model(ReportingModel, ABC):
         outside = groups and not self._unrestricted and groups.keys().isdisjoint(forest.trees)
         return NoGroup.of(self._kind, self._name) if outside else None
 
-    @abstractmethod
     def _find(self) -> Forest | None:
         """Return the tree or forest; None if it does not exist."""
+        registry = self._registry
+        return registry.find_tree(self._name) if self._kind == "quota tree" else registry.find_forest(self._name)
 
     def _info(self, claim: Claim, groups: Groups) -> ConsumerInfo | None:
         """Return the consumer of a claim; None if it has no group."""
@@ -445,14 +455,6 @@ class _Model(ReportingModel, ABC):
 
 def _has_room_to_wait(rejection: Rejection) -> bool:
     return bool(rejection.visited)
-
-
-def _violations(rejections: Iterable[Rejection]) -> tuple[Violation, ...]:
-    return tuple(
-        violation
-        for rejection in rejections
-        for violation in rejection.violations or (UnknownNode.of("quota node", rejection.group),)
-    )
 
 
 @final
@@ -491,9 +493,6 @@ class TreeModel(_Model):
             raise RequestError("default_group", default_group, "expected a text of 1 to 256 characters, or None")
         super().__init__(manager, tree_name, groups_of, unrestricted=unrestricted)
 
-    def _find(self) -> Forest | None:
-        return self._registry.find_tree(self._name)
-
 
 @final
 class ForestModel(_Model):
@@ -514,6 +513,3 @@ class ForestModel(_Model):
 
     _kind = "quota forest"
     _unknown_kind: ClassVar[type[SetupViolation]] = UnknownForest
-
-    def _find(self) -> Forest | None:
-        return self._registry.find_forest(self._name)
