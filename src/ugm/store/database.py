@@ -14,7 +14,7 @@ from typing import ClassVar, Final, NamedTuple
 from zlib import crc32
 
 from ugm.errors import OutageError
-from ugm.store.row_tables import ROW_TABLES, Column, SqlRow, to_json
+from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE, Column, SqlRow, to_json
 
 __all__ = [
     "ALL_TABLES",
@@ -109,13 +109,9 @@ SYSTEM_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
     "change": _columns("number key, term bigint, at bigint, data bytes, sum bigint"),
     # One row: the last change of which the tables of rows know, and the first instant of which usage is known.
     "fold": _columns("number bigint, at bigint, usage_since bigint"),
-    # The usage of applications in the past; see `ugm.store.usage`.
-    "usage": _columns(
-        "application_id text, user text, queue_path text, group text, begin bigint, end bigint, amounts json, "
-        "owners json, first_group text"
-    ),
-    # The present usage of applications, and since when it is the same.
-    "current_usage": _columns("application_id text key, since bigint, amounts json, owners json"),
+    # See `ugm.store.usage`.
+    "usage": USAGE.columns,
+    "current_usage": (Column("application_id", "text key"), *CURRENT_USAGE.columns[1:]),
 }
 #: The columns of the tables that a copy of a store has, too. The leader and the format are not copied.
 ALL_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {

@@ -18,10 +18,10 @@ from ugm._json_values import JsonMapping
 from ugm.partition.rows import Change
 from ugm.store.database import ALL_TABLES, SYSTEM_TABLES, Database
 from ugm.store.reader import Transaction, read_fold, read_meter, read_transactions
-from ugm.store.row_tables import ROW_TABLES, SqlRow, to_json
-from ugm.store.usage import UsageInterval, UsageMeter
+from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE
+from ugm.store.usage import UsageMeter
 
-__all__ = ["CaptureModels", "CapturedModels", "Folder", "usage_rows"]
+__all__ = ["CaptureModels", "CapturedModels", "Folder"]
 
 #: The maximum number of changes in one transaction for which positions are reserved.
 _POSITION_BITS: Final = 20
@@ -115,7 +115,7 @@ class Folder:
             rows = [(position, *table.encode(key, row)) for key, (position, row) in written.items()]
             database.upsert(name, ALL_TABLES[name], table.key, rows)
         intervals = [one for each in transactions for one in meter.process(each.changes, each.at)]
-        database.insert("usage", SYSTEM_TABLES["usage"], usage_rows(intervals))
+        database.insert("usage", USAGE.columns, [USAGE.encode("", one) for one in intervals])
         self._write_current(meter)
         last = transactions[-1]
         database.run("UPDATE fold SET number = ?, at = ?", [last.number, last.at])
@@ -123,7 +123,7 @@ class Folder:
     def _write_current(self, meter: UsageMeter) -> None:
         changed = {name: meter.stored(name) for name in meter.changed}
         self._database.delete("current_usage", "application_id", [name for name, one in changed.items() if one is None])
-        rows = [(name, one[0], to_json(one[1]), to_json(one[2])) for name, one in changed.items() if one is not None]
+        rows = [CURRENT_USAGE.encode(name, one) for name, one in changed.items() if one is not None]
         self._database.upsert("current_usage", SYSTEM_TABLES["current_usage"], "application_id", rows)
         meter.changed.clear()
 
@@ -140,11 +140,6 @@ class Folder:
             "WHERE number <= ? ORDER BY number LIMIT ?) AS oldest WHERE at < ?)",
             [last, _TRIMMED_AT_ONCE, before],
         )
-
-
-def usage_rows(intervals: Iterable[UsageInterval]) -> list[SqlRow]:
-    """Return the rows of intervals in the table of usage."""
-    return [(*one[:6], to_json(one.amounts), to_json(one.owners), one.first_group) for one in intervals]
 
 
 def _net_effect(transactions: Iterable[Transaction]) -> dict[str, tuple[list[str], dict[str, _NetChange]]]:

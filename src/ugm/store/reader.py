@@ -8,10 +8,9 @@ Copies of a store, and the deletion of old usage, also work while a leader write
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
 
@@ -29,7 +28,7 @@ from ugm.store.database import (
     change_row,
     quoted,
 )
-from ugm.store.row_tables import ROW_TABLES, decode_changes, to_json
+from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE, decode_changes, to_json
 from ugm.store.sqlite import SqliteDatabase
 from ugm.store.usage import Grouping, Period, UsageInterval, UsageMeter, UsageQuery, UsageRow, stored_time
 
@@ -341,30 +340,19 @@ def _transaction(database: Database, row: ChangeRow, due: int) -> Transaction:
 
 def read_intervals(database: Database, condition: str, values: Sequence[object]) -> Iterator[UsageInterval]:
     """Yield the stored intervals of usage that meet a condition."""
-    columns = database.selected(ALL_TABLES["usage"])
+    columns, decode = database.selected(USAGE.columns), USAGE.decoder()
     for rows in database.stream("usage", f"SELECT {columns} FROM usage WHERE {condition}", values):  # noqa: S608 - constants
-        for application, user, queue, group, begin, end, amounts, owners, first_group in rows:
-            used = json.loads(amounts)
-            yield UsageInterval(application, user, queue, group, begin, end, used, _owners(owners), first_group)
+        yield from (interval for _, interval in decode(rows))
 
 
 def read_meter(database: Database) -> UsageMeter:
     """Return a meter with the present usage, as of the last fold."""
     applications = cast("dict[str, ApplicationRow]", read_table(database, "application"))
     configuration = cast("dict[str, ConfigurationRow]", read_table(database, "configuration")).get("")
-    stored = {
-        application_id: (since, cast("Mapping[str, int]", json.loads(amounts)), _owners(owners))
-        for rows in database.stream(
-            "current_usage",
-            f"SELECT {database.selected(ALL_TABLES['current_usage'])} FROM current_usage",  # noqa: S608 - constants
-        )
-        for application_id, since, amounts, owners in rows
-    }
+    columns, decode = database.selected(CURRENT_USAGE.columns), CURRENT_USAGE.decoder()
+    parts = database.stream("current_usage", f"SELECT {columns} FROM current_usage")  # noqa: S608 - constants
+    stored = {name: usage for rows in parts for name, usage in decode(rows)}
     return UsageMeter(applications, configuration and configuration.compiled, stored)
-
-
-def _owners(text: str) -> tuple[tuple[str, str], ...]:
-    return tuple((kind, name) for kind, name in json.loads(text))
 
 
 def copy_store(source: StoreLocation, target: StoreLocation) -> None:

@@ -42,8 +42,20 @@ from ugm.partition.rows import (
 )
 from ugm.queues import Acl
 from ugm.resources import Resource
+from ugm.store.usage import StoredUsage, UsageInterval
 
-__all__ = ["ROW_TABLES", "Column", "RowTable", "SqlRow", "decode_changes", "encode_changes", "prepared", "to_json"]
+__all__ = [
+    "CURRENT_USAGE",
+    "ROW_TABLES",
+    "USAGE",
+    "Column",
+    "RowTable",
+    "SqlRow",
+    "decode_changes",
+    "encode_changes",
+    "prepared",
+    "to_json",
+]
 
 #: A row of an SQL table.
 SqlRow: TypeAlias = tuple[Any, ...]
@@ -285,6 +297,10 @@ ROW_TABLES: Final[Mapping[str, RowTable]] = {
         _opaque("model", Mapping[str, Any]),
     )
 }
+
+#: The usage of applications in past intervals, and since the last one.
+USAGE: Final = _rows("usage", "application_id", UsageInterval)
+CURRENT_USAGE: Final = _rows("current_usage", "application_id", StoredUsage)
 
 
 # Changes

@@ -30,6 +30,7 @@ from ugm.resources import Resource
 __all__ = [
     "Grouping",
     "Period",
+    "StoredUsage",
     "UsageInterval",
     "UsageMeter",
     "UsageQuery",
@@ -139,8 +140,13 @@ class _CurrentUsage:
                 amounts.pop(name, None)
 
 
-#: The present usage of an application, as it is stored: since when, the amounts, and the owners.
-StoredUsage: TypeAlias = tuple[int, Mapping[str, int], Owners]
+class StoredUsage(NamedTuple):
+    """The present usage of an application, as it is stored."""
+
+    #: When the last interval ended, in milliseconds since 1970.
+    since: int
+    amounts: Mapping[str, int]
+    owners: Owners
 
 
 @final
@@ -177,7 +183,7 @@ class UsageMeter:
     def stored(self, application_id: str) -> StoredUsage | None:
         """Return the usage of an application as it is to be stored; None if it has ended."""
         found = self._current.get(application_id)
-        return None if found is None else (found.since, found.amounts, found.owners)
+        return None if found is None else StoredUsage(found.since, found.amounts, found.owners)
 
     def process(self, changes: Iterable[Change], at: int) -> Iterator[UsageInterval]:
         """Yield the intervals that a list of changes at an instant ends."""
