@@ -14,9 +14,8 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.arguments import require_name
-from ugm.budgets.account import Account
+from ugm.budgets.account import Account, RenewalTerms
 from ugm.budgets.budget import Budget
-from ugm.budgets.renewal import RenewalTerms
 from ugm.errors import RequestError
 from ugm.identity import WILDCARD
 from ugm.model import BudgetChange, BudgetChangeKind, Scope

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from threading import local
-from typing import Final, Literal, NamedTuple, ParamSpec, Self, TypeVar, final
+from typing import Final, Literal, NamedTuple, ParamSpec, Self, TypeVar, cast, final
 
 from ugm.arguments import require_group_limits
 from ugm.configuration import PartitionConfig
@@ -38,7 +38,7 @@ from ugm.partition.engine.model_calls import row_calls
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.row_follower import RowFollower
 from ugm.partition.engine.state import PartitionState
-from ugm.partition.engine.transaction import Clock, EventOutbox
+from ugm.partition.engine.transaction import Clock, EventOutbox, TransactionLog
 from ugm.partition.events import events_of
 from ugm.partition.rows import Change
 from ugm.resources import Resource
@@ -481,9 +481,7 @@ def read_partition(
 
 @final
 class _ReadOnlyLog:
-    """The log of a partition that is never changed; a `ugm.partition.engine.transaction.TransactionLog`."""
-
-    __slots__ = ("_location",)
+    """The log of a partition that is never changed: of a `TransactionLog`, only what is used before a change."""
 
     number: Final = 0
 
@@ -497,23 +495,6 @@ class _ReadOnlyLog:
             StoreError: always.
         """
         raise StoreError(str(self._location), "this partition follows a store and cannot be changed")
-
-    def prepare(self) -> None:
-        """Never called."""
-
-    def write(self, changes: Sequence[object]) -> None:
-        """Never called."""
-
-    def is_written(self) -> bool:
-        """Return that nothing is written."""
-        return False
-
-    def mark_committed(self) -> None:
-        """Do nothing."""
-
-    def wait(self, change: int, event: int) -> bool:  # noqa: ARG002 - as in the protocol
-        """Return that nothing has to be waited for."""
-        return True
 
     def release_locks(self) -> None:
         """Do nothing, because there are none."""
@@ -550,7 +531,7 @@ class FollowingPartition(Partition):
         lock = EngineLock()
         models, loaded = ModelSet((), lock), self._reader.load()
         state, self._change_clock = restored_parts(loaded, models, lock, user_limits_win=self._user_limits_win)
-        self._assemble(state, models, self._outbox, _ReadOnlyLog(location))
+        self._assemble(state, models, self._outbox, cast("TransactionLog", _ReadOnlyLog(location)))
         self._restore_limits(loaded.at // 1000)
         self._change_clock.clock = self._clock
         self.number, self.at = loaded.number, loaded.at

@@ -200,14 +200,11 @@ class PartitionModel(PartitionModelState):
         if known is None:
             return False
         self._require_same(one, known)
-        has_promise = one.until is not None or one.duration is not None
-        if known.state is not _PENDING:
-            is_same = has_promise == (known.until is not None)
-        else:
+        if known.state is _PENDING:
             is_same = one.duration == known.duration
-        if known.state is _PENDING and (one.state is not _PENDING or one.node is None):
-            is_same_node = True
+            is_same_node = one.state is not _PENDING or one.node in (None, known.node)
         else:
+            is_same = (one.until is not None or one.duration is not None) == (known.until is not None)
             is_same_node = one.node == known.node
         if not is_same or not is_same_node:
             raise RequestError("duration", one.allocation_id, "the allocation has another promise or node", "id-in-use")
@@ -221,9 +218,7 @@ class PartitionModel(PartitionModelState):
     @staticmethod
     def _require_same(one: Allocation, known: Allocation) -> None:
         if known[:3] != one[:3] or known[4:7] != one[4:7]:
-            raise RequestError(
-                "allocation_id", one.allocation_id, "the id is in use by another allocation", "id-in-use"
-            )
+            raise RequestError("allocation_id", one.allocation_id, "another allocation has the id", "id-in-use")
 
     def _require_welcome(self, application_id: str) -> SubmittedApplication:
         if self.applications[application_id].failing:
@@ -317,18 +312,14 @@ class PartitionModel(PartitionModelState):
             return ()
         old = self._counted("placeholder_id", placeholder_id)
         if not old.placeholder:
-            raise RequestError(
-                "placeholder_id", placeholder_id, "the allocation is not a placeholder", "state-conflict"
-            )
+            raise RequestError("placeholder_id", placeholder_id, "expected a placeholder", "state-conflict")
         _, priority, preemptible, *_ = (known or old)[4:]
         duration = known.duration if known is not None and known.state is _PENDING else None
         traits = False, priority, preemptible, duration, old.node
         request = AllocationRequest(allocation_id, old.application_id, usage, *traits)
         new = self._entry(request)
         if self._is_repeated(new):
-            raise RequestError(
-                "allocation_id", allocation_id, "the allocation is held in addition to the placeholder", "id-in-use"
-            )
+            raise RequestError("allocation_id", allocation_id, "it is held besides the placeholder", "id-in-use")
         if duration is None:
             new = new._replace(until=old.until, duration=old.duration)
         self._require_welcome(old.application_id)
