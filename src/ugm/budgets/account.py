@@ -54,8 +54,6 @@ class RenewalTerms:
 
     #: The history of an account without usage, at the beginning of the budget or later.
     origin: History
-    #: The amount in force.
-    amount: int
     #: The seconds at which the amount has changed, and the amount from each of them on.
     schedule: tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -72,7 +70,7 @@ class RenewalTerms:
         self.calendar: Final[Calendar] = calendar_of(budget.period, budget.zone)
         self._cap: Final = budget.cap.get(resource, 0) * self.scale
         self.begin(self.calendar.index(start), 0)
-        self.restore(((start,), (budget.amounts.get(resource, 0) * self.scale,)))
+        self.schedule = (start,), (budget.amounts.get(resource, 0) * self.scale,)
 
     # Changes
 
@@ -80,16 +78,11 @@ class RenewalTerms:
         """Set the origin: the first period, and what was carried over into it."""
         self.origin = period, self.calendar.end(period), 0, 0, bonus
 
-    def set(self, amount: int, now: int) -> None:
-        """Change the amount from a second on."""
+    def changed(self, amount: int, now: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the schedule with another amount from a second on."""
         times, amounts = self.schedule
         kept = len(times) - 1 if times[-1] == now else len(times)
-        self.restore(((*times[:kept], now), (*amounts[:kept], amount * self.scale)))
-
-    def restore(self, schedule: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-        """Replace all changes of the amount."""
-        self.schedule = schedule
-        self.amount = schedule[1][-1]
+        return (*times[:kept], now), (*amounts[:kept], amount * self.scale)
 
     def continues(self, old: RenewalTerms) -> bool:
         """Return whether accounts of other terms can continue with these."""
@@ -99,12 +92,17 @@ class RenewalTerms:
         """Continue other terms. A budget with another amount changes it now."""
         # All periods up to now are closed with the old terms.
         self.origin = old.opened(now)
-        self.restore(old.schedule)
+        self.schedule = old.schedule
         amount = self.budget.amounts[self.resource]
         if amount != old.budget.amounts[self.resource]:
-            self.set(amount, now)
+            self.schedule = self.changed(amount, now)
 
     # Amounts
+
+    @property
+    def amount(self) -> int:
+        """The amount in force."""
+        return self.schedule[1][-1]
 
     def _before(self, end: int) -> int:
         """Return the amount in the last second before another."""
@@ -317,10 +315,10 @@ class Account:
             self._ends = list(self._ending)
             heapify(self._ends)
 
-    def refill(self, amount: int, now: int) -> None:
-        """Raise the limit of the current period."""
+    def refilled(self, amount: int, now: int) -> History:
+        """Return the history with a higher limit of the current period."""
         period, end, spent, rate, bonus = self._close_periods(now)
-        self.history = period, end, spent, rate, bonus + amount
+        return period, end, spent, rate, bonus + amount
 
     def stop(self, now: int) -> None:
         """Forget all claims; what they have used stays settled."""

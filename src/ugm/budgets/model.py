@@ -315,25 +315,20 @@ class Budgets(ReportingModel):
             found.append(self._limit(account, *amounts))
         return found
 
-    @locked
     def exceeded(self) -> list[Violation]:
         """Return every account with more settled and promised usage than its limit."""
         found = []
-        for account in self._selected(None, None):
-            state, budget = account.state(self._now), account.terms.budget
-            if state.remaining < 0:
-                limit, used = state.limit.__floor__(), (state.settled + state.committed).__ceil__()
-                owner = budget.name, budget.queue, account.owner
-                found.append(Violation(BUDGET, *owner, state.resource, limit, used, 0))
+        for one in self.accounts():
+            if one.remaining < 0:
+                limit, used = one.limit.__floor__(), (one.settled + one.committed).__ceil__()
+                found.append(Violation(BUDGET, one.budget, one.queue_path, one.owner, one.resource, limit, used, 0))
         return found
 
-    @locked
     def exhaustions(self) -> list[Exhaustion]:
         """Return the accounts that will be used up before the next period at the current rate of use."""
-        states = (account.state(self._now) for account in self._selected(None, None))
         return [
             Exhaustion(BUDGET, one.budget, one.queue_path, one.owner, one.resource, one.exhausted, one.renews)
-            for one in states
+            for one in self.accounts()
             if one.exhausted is not None
         ]
 

@@ -8,8 +8,7 @@ claims are those of the ledger, and are charged again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm._json_values import JsonMapping, JsonObject
@@ -25,26 +24,26 @@ __all__ = ["AccountKey", "AccountTable", "PreparedChange", "continue_accounts", 
 
 #: A budget, an owner and a resource.
 AccountKey: TypeAlias = tuple[str, str, str]
-_Step: TypeAlias = tuple[Callable[[], object], Callable[[], object]]
+_Step: TypeAlias = tuple[object, str, object, object]
 
 #: The number of changes whose ids are remembered. An operator repeats a change soon or never.
 _REMEMBERED_CHANGES: Final = 10_000
 
 
 class PreparedChange(NamedTuple):
-    """A change that was checked and is not made yet, as steps with their inverses."""
+    """A change that was checked and is not made yet: objects with the new and the old value of an attribute."""
 
     steps: tuple[_Step, ...]
 
     def apply(self) -> None:
         """Make the change."""
-        for do, _ in self.steps:
-            do()
+        for target, attribute, new, _ in self.steps:
+            setattr(target, attribute, new)
 
     def undo(self) -> None:
         """Undo the change, even if only some of its steps were made."""
-        for _, undo in reversed(self.steps):
-            undo()
+        for target, attribute, _, old in self.steps:
+            setattr(target, attribute, old)
 
 
 def has_many_accounts(budget: Budget) -> bool:
@@ -129,21 +128,14 @@ class AccountTable:
             return None
         steps = list(self._steps(change, now))
         if change.change_id:
-            steps += self._remember(change)
+            latest = dict(list(self.changes.items())[1 - _REMEMBERED_CHANGES :])
+            steps.append((self, "changes", {**latest, change.change_id: change}, self.changes))
         return PreparedChange(tuple(steps))
-
-    def _remember(self, change: BudgetChange) -> Iterator[_Step]:
-        changes = self.changes
-        if len(changes) >= _REMEMBERED_CHANGES:
-            oldest = next(iter(changes))
-            yield partial(changes.pop, oldest, None), partial(changes.setdefault, oldest, changes[oldest])
-        yield partial(changes.__setitem__, change.change_id, change), partial(changes.pop, change.change_id, None)
 
     def _steps(self, change: BudgetChange, now: int) -> Iterator[_Step]:
         if change.kind is BudgetChangeKind.SET:
             for terms in self._limited_by(change):
-                before = terms.schedule
-                yield partial(terms.set, change.amounts[terms.resource], now), partial(terms.restore, before)
+                yield terms, "schedule", terms.changed(change.amounts[terms.resource], now), terms.schedule
             return
         added = dict(self._amounts_of(change.budget, change.owner, change.amounts, now))
         if change.kind is BudgetChangeKind.TRANSFER:
@@ -152,11 +144,9 @@ class AccountTable:
             if {account.key for account in added} & {account.key for account in received}:
                 raise RequestError("recipient", change.recipient, "an account cannot transfer to itself")
             added = {account: -amount for account, amount in added.items()} | received
+        yield self, "stored", {**self.stored, **{account.key: account for account in added}}, self.stored
         for account, amount in added.items():
-            key, history = account.key, account.history
-            if key not in self.stored:
-                yield partial(self.stored.__setitem__, key, account), partial(self.stored.pop, key, None)
-            yield partial(account.refill, amount, now), partial(setattr, account, "history", history)
+            yield account, "history", account.refilled(amount, now), account.history
 
     def terms_of(self, name: str) -> tuple[RenewalTerms, ...]:
         """Return the terms of a budget.
@@ -235,7 +225,7 @@ def load(table: AccountTable, data: JsonMapping) -> None:
     terms = {(each.budget.name, each.resource): each for found in table.terms.values() for each in found}
     for name, resource, period, bonus, times, amounts in data["terms"]:
         terms[name, resource].begin(period, bonus)
-        terms[name, resource].restore((tuple(times), tuple(amounts)))
+        terms[name, resource].schedule = tuple(times), tuple(amounts)
     for name, owner, resource, period, settled, bonus in data["accounts"]:
         if any(type(number) is not int for number in (now, period, settled, bonus)):
             raise ValueError("a number of a budget is not an integer")
