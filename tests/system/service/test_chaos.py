@@ -90,7 +90,6 @@ def test_failovers(tmp_path: Path, kind: str, times: int) -> None:
         finally:
             cluster.stop()
         logged = [event_to_dict(event) for event in events_in(place)]
-        # This opens the log without models, which is a change.
         examine(cluster)
         assert [event_to_dict(event) for first in sorted(received) for event in received[first]] == logged
         assert list(received) == sorted(received)

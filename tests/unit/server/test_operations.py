@@ -6,13 +6,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from starlette.testclient import TestClient
 
 from support.partition_fixtures import changing_nothing, config
 from support.server_fixtures import DECIDE, DECIDE_SECRET, PREFIX, SECRET, TOKEN, busy, client, create_partition
 from ugm import RequestError, Resource, UserGroup
+from ugm.partition.interface.operations import Role
 from ugm.server import create_app
+from ugm.server.app import ROUTES
 from ugm.server.http.payloads import ApiError
 from ugm.store import StoreError
 
@@ -45,6 +48,8 @@ def allocation(allocation_id: str, memory: int, **more: object) -> dict[str, obj
 
 OWNER = {"application_id": "app"}
 ONE = {"memory": 1}
+SPEC = {"allocation_id": "n", "usage": ONE}
+RUNNING = {**OWNER, "user": "ana", "queue_path": "root.a", "allocations": [{**SPEC, "allocation_id": "a"}]}
 NEW = {**OWNER, "allocation_id": "a", "usage": ONE, "priority": -3, "preemptible": False}
 #: Operations with the beginning of their answers, in the order of their execution.
 STEPS: tuple[tuple[str, Mapping[str, object], int, Mapping[str, object]], ...] = (
@@ -78,17 +83,36 @@ STEPS: tuple[tuple[str, Mapping[str, object], int, Mapping[str, object]], ...] =
     ("release", {"allocation_id": "q"}, 200, {"existed": True}),
     ("resize", {"allocation_id": "q", "usage": ONE}, 404, {"code": "allocation-unknown"}),
     ("complete", OWNER, 409, {"code": "not-empty"}),
+    (
+        "synchronize",
+        {"running": [RUNNING], "starting": []},
+        200,
+        {"ended": []},
+    ),
+    (
+        "admit",
+        {**OWNER, "application_id": "n", "user": "eve", "queue": "root.a", "allocations": [SPEC]},
+        200,
+        {"admitted": True},
+    ),
+    ("end", {"application_id": "n"}, 200, {"existed": True}),
+    ("batch", {"operations": [{"operation": "release", "allocation_id": "x"}]}, 200, {}),
     ("fail", OWNER, 200, {"allocation_ids": ["a"]}),
     ("remove", OWNER, 200, {"allocation_ids": ["a"]}),
 )
 
 
 def test_every_operation() -> None:
-    """Every operation has the effect and the result of the method of a partition, and errors keep their codes."""
+    """Every operation has the effect of the method of a partition, and the described result; errors keep codes."""
     partition = create_partition(config("{name: a, resources: {max: {memory: 50}}}"))
     rest = client(partition, metrics=None)
+    described = rest.get("/openapi.json").json()
     for name, fields, status, beginning in STEPS:
         answer = post(rest, name, **fields)
+        if status == 200:
+            operation = described["paths"][f"/api/v1/partition/{{partition}}/{name}"]["post"]
+            schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+            jsonschema_rs.validate({**schema, "components": described["components"]}, answer[1])
         assert (answer[0], answer[1] | beginning) == (status, answer[1]), name
         if name == "resize" and status == 200:
             ana, held = partition.application("app"), partition.allocation("a")
@@ -97,6 +121,7 @@ def test_every_operation() -> None:
             assert (ana.user, held.priority, held.preemptible) == (UserGroup("ana", ("dev",)), -3, False)
             assert sorted(partition.allocation_ids()) == ["a", "q"]
 
+    assert {name for name, *_ in STEPS} == {route.name for route in ROUTES if route.role is Role.SCHEDULER}
     assert partition.allocation_ids() == partition.application_ids() == ()
     partition.verify()
 
