@@ -51,8 +51,10 @@ SOURCES: Final = (
     "kubernetes/group_documents.py",
     "quotatree/documents.py",
 )
-#: The labels and annotations of manifests, and the code of an error, which look like codes of problems.
-LABELS: Final = frozenset(("max-strict-check-resource-keys", "partition-unknown", "shared-weight", "tree-id"))
+#: The labels and annotations of manifests, and the codes of errors, which look like codes of problems.
+LABELS: Final = frozenset(
+    ("id-in-use", "max-strict-check-resource-keys", "node-unknown", "partition-unknown", "shared-weight", "tree-id")
+)
 HEADINGS: Final = {
     configuration.SchedulerConfig: "File",
     configuration.PartitionConfig: "Partition keys",
