@@ -2,37 +2,34 @@
  * The page: it polls the data of the current route, and draws them.
  */
 
+import { ApiError, get, path } from "./base/api.js";
+import { announce, draw, h } from "./base/dom.js";
+import { clock, counted, resourceName } from "./base/format.js";
+import { live } from "./base/live.js";
+import { Poller } from "./base/polling.js";
+import { current, follow, link, route } from "./base/route.js";
+import { gauge } from "./parts/bars.js";
+import { Columns, variantsButton } from "./parts/columns.js";
+import { choice } from "./parts/lists.js";
+import { queues } from "./trees/queues.js";
+import { loadTrees, treeView } from "./trees/trees.js";
 import { alerts } from "./views/alerts.js";
 import { applications } from "./views/applications.js";
-import { get, path, ApiError } from "./base/api.js";
 import { budgets } from "./views/budgets.js";
 import { check } from "./views/check.js";
 import { configuration } from "./views/configuration.js";
 import { denials } from "./views/denials.js";
-import { draw, h } from "./base/dom.js";
-import { announce } from "./base/events.js";
-import { clock, counted } from "./base/format.js";
 import { nodes } from "./views/nodes.js";
-import { choice } from "./parts/lists.js";
-import { live } from "./base/live.js";
-import { groupDetail, userDetail } from "./trees/owner.js";
-import { Poller } from "./base/polling.js";
+import { groups, users } from "./views/owners.js";
 import { preemption } from "./views/preemption.js";
-import { queues } from "./trees/queues.js";
-import { current, follow, link, route } from "./base/route.js";
 import { service } from "./views/service.js";
 import { shares } from "./views/shares.js";
-import { utilizationView } from "./views/utilization.js";
-import { summary } from "./parts/summary.js";
-import { loadTrees, treeView } from "./trees/trees.js";
 import { waiting } from "./views/waiting.js";
 
 /** @type {Map<string, View<any>>} */
 const VIEWS = new Map(
   Object.entries({
-    queues,
-    users: utilizationView("users", userDetail),
-    groups: utilizationView("groups", groupDetail),
+    ...{ queues, users, groups },
     elastic: treeView("elastic"),
     quota: treeView("quota"),
     ...{ budgets, shares, applications, waiting, preemption, denials, alerts, check, nodes, configuration, service },
@@ -285,3 +282,18 @@ window.addEventListener("refresh", () => poller.poll());
 window.addEventListener("redraw", render);
 window.addEventListener("resize", () => VIEWS.get(route.view)?.shown?.());
 poller.poll();
+
+/** The resources that are shown; the detail of the root has all of them. */
+const columnChoice = new Columns(6);
+
+/** @param {Partition} partition */
+export function summary(partition) {
+  const { names } = columnChoice.choose([{ usage: partition.usage, limits: partition.cluster }]);
+  const counts = /** @type {const} */ (["application", "user", "group", "queue"]).map((noun) => counted(partition[`${noun}s`], noun));
+  return h(
+    "dl",
+    { class: "summary" },
+    names.map((name) => h("div", null, h("dt", { title: resourceName(name) }, resourceName(name), variantsButton(name)), h("dd", null, gauge(name, partition.usage[name] ?? 0, partition.cluster?.[name])))),
+    h("div", { class: "counts quiet" }, h("dt", { class: "unseen" }, "Counts"), h("dd", null, counts.join(" · "))),
+  );
+}

@@ -16,11 +16,7 @@ const LONG_INTEGER = /[0-9]{16}/;
 
 /** A request that the server refuses, with a code for programs and a message for people. */
 export class ApiError extends Error {
-  /**
-   * @param {number} status
-   * @param {string} code
-   * @param {string} message
-   */
+  /** @param {number} status @param {string} code @param {string} message */
   constructor(status, code, message) {
     super(message);
     this.status = status;

@@ -1,8 +1,11 @@
 /**
- * Descriptions of elements, and the update of the document to match them.
+ * The document: descriptions of elements, its update to match them, and what a part of the page lets the others do.
  *
  * A view is described again from the newest data every few seconds. Unchanged parts keep their elements, so focus, selected
  * text and scroll positions stay. Text is always inserted as text; nothing here parses markup.
+ *
+ * Only results of what the reader does, and the loss and return of the server, are announced to screen readers; changing
+ * figures are not.
  *
  * @typedef {object} Node
  * @property {string} tag
@@ -43,10 +46,7 @@ export function draw(place, ...children) {
   if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
 }
 
-/**
- * @param {Element} parent
- * @param {Child[]} children
- */
+/** @param {Element} parent @param {Child[]} children */
 function patch(parent, children) {
   const keyed = keys(parent);
   /** @type {ChildNode | null} */
@@ -71,10 +71,7 @@ function keys(parent) {
   return keyed;
 }
 
-/**
- * @param {Child[]} children
- * @returns {(Node | string)[]}
- */
+/** @param {Child[]} children @returns {(Node | string)[]} */
 function flat(children) {
   return /** @type {any[]} */ (children)
     .flat(Infinity)
@@ -104,10 +101,7 @@ function make(child) {
   return made;
 }
 
-/**
- * @param {any} element
- * @param {Node | string} child
- */
+/** @param {any} element @param {Node | string} child */
 function update(element, child) {
   if (typeof child === "string") {
     if (element.data !== child) element.data = child;
@@ -123,11 +117,7 @@ function update(element, child) {
   if (value !== undefined && element.value !== value && document.activeElement !== element) element.value = value;
 }
 
-/**
- * @param {Element} element
- * @param {Record<string, any>} wanted
- * @param {string} [kept]
- */
+/** @param {Element} element @param {Record<string, any>} wanted @param {string} [kept] */
 function attribute(element, wanted, kept) {
   for (const name of element.getAttributeNames()) {
     if (name !== "style" && name !== kept && (wanted[name] === undefined || wanted[name] === null || wanted[name] === false)) {
@@ -141,12 +131,34 @@ function attribute(element, wanted, kept) {
   }
 }
 
-/**
- * @param {any} element
- * @param {Record<string, any>} wanted
- */
+/** @param {any} element @param {Record<string, any>} wanted */
 function listen(element, wanted) {
   for (const name of element.listening ?? []) if (!(name in wanted)) element[`on${name}`] = null;
   for (const [name, listener] of Object.entries(wanted)) element[`on${name}`] = listener;
   element.listening = Object.keys(wanted);
+}
+
+/** Milliseconds to wait for a newer announcement, for example while the reader types. */
+const DELAY = 400;
+
+/** @type {number | undefined} */
+let timer;
+
+/** @param {string} text is read out through the one live region of the page */
+export function announce(text) {
+  clearTimeout(timer);
+  timer = setTimeout(() => {
+    const region = document.getElementById("announcements");
+    if (region) region.textContent = text;
+  }, DELAY);
+}
+
+/** Load the data of the current view again. */
+export function refresh() {
+  window.dispatchEvent(new Event("refresh"));
+}
+
+/** Draw the current view again. */
+export function redraw() {
+  window.dispatchEvent(new Event("redraw"));
 }

@@ -133,11 +133,7 @@ export function amountsText(amounts) {
   return found.map(([name, amount]) => (Number(amount) === 0 ? `no ${resourceName(name).toLowerCase()}` : withUnit(name, amount))).join(", ") || "nothing";
 }
 
-/**
- * @param {bigint} amount
- * @param {bigint} unit
- * @param {number} places
- */
+/** @param {bigint} amount @param {bigint} unit @param {number} places */
 function decimal(amount, unit, places) {
   const sign = amount < 0n ? "-" : "";
   const size = amount < 0n ? -amount : amount;
@@ -206,10 +202,7 @@ export function count(number) {
   return GROUPED.format(number);
 }
 
-/**
- * @param {number} number
- * @param {string} noun
- */
+/** @param {number} number @param {string} noun */
 export function counted(number, noun) {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
@@ -242,10 +235,7 @@ export function clock(seconds) {
   return CLOCK.format(new Date(seconds * 1000));
 }
 
-/**
- * @param {number} seconds since 1970
- * @param {number} [now] in milliseconds
- */
+/** @param {number} seconds since 1970 @param {number} [now] in milliseconds */
 export function ago(seconds, now = Date.now()) {
   const passed = Math.max(0, Math.floor(now / 1000 - seconds));
   if (passed < 5) return "just now";

@@ -61,10 +61,7 @@ class LiveStream {
     source.addEventListener("error", () => this.lose(source));
   }
 
-  /**
-   * @param {Message} message
-   * @param {Map<string, Queue> | null} queues the queues before the message
-   */
+  /** @param {Message} message @param {Map<string, Queue> | null} queues the queues before the message */
   apply({ queues: changes }, queues) {
     this.queues = queues;
     if (changes === null) {

@@ -17,10 +17,7 @@ export function current() {
   return parse(location.hash);
 }
 
-/**
- * @param {string} hash
- * @returns {Route}
- */
+/** @param {string} hash @returns {Route} */
 function parse(hash) {
   const [path = "", text = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const [partition = "", view = "", ...rest] = path.split("/").map(decoded);

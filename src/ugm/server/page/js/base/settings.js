@@ -2,7 +2,7 @@
  * Choices of the reader that the browser remembers, such as columns.
  */
 
-import { redraw } from "./events.js";
+import { redraw } from "./dom.js";
 
 /** Prefix of the names in the storage, which the page shares with others of its origin. */
 const PREFIX = "ugm ";

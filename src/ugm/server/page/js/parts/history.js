@@ -8,8 +8,7 @@
  */
 
 import { get, orNull, path } from "../base/api.js";
-import { h } from "../base/dom.js";
-import { refresh } from "../base/events.js";
+import { h, refresh } from "../base/dom.js";
 import { amountText, clock, exactText, momentText, resourceName, shareOf, sortedNames } from "../base/format.js";
 import { remembered } from "../base/settings.js";
 import { choice } from "./lists.js";

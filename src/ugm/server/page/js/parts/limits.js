@@ -2,11 +2,11 @@
  * Limits: the chain from a queue to the root, the limits that bind, and violations as sentences.
  */
 
-import { gauge } from "./bars.js";
 import { h } from "../base/dom.js";
 import { amountText, exactText, namesOf, resourceName, withUnit } from "../base/format.js";
-import { shownNames } from "./families.js";
-import { clipped, nameLink, queueLink, resourceLabel, table } from "./tables.js";
+import { gauge } from "./bars.js";
+import { shownNames } from "./columns.js";
+import { clipped, nameLink, queueLink, resourceLabel, table } from "./lists.js";
 
 /**
  * The text of a limit of a quota model, or of a limit on pending work, up to the sentence that all limits have in common.
@@ -122,11 +122,7 @@ export function readable(found) {
   return found.text.replace(COMMON, (_, used, allowed) => `: ${sentence(found, used, allowed)}`);
 }
 
-/**
- * @param {Violation} found
- * @param {string} [verb]
- * @param {string} [allowed]
- */
+/** @param {Violation} found @param {string} [verb] @param {string} [allowed] */
 export function sentence(found, verb = "used", allowed = "allowed") {
   if (found.resource === null) return `${found.used} of ${found.limit} applications running`;
   const name = found.resource;

@@ -10,7 +10,7 @@
 
 import { draw, h } from "../base/dom.js";
 import { route } from "../base/route.js";
-import { columnHead } from "../parts/sorting.js";
+import { columnHead } from "../parts/lists.js";
 
 /** The number of rows that are drawn above and below the visible part. */
 const MARGIN = 8;
@@ -18,7 +18,7 @@ const MARGIN = 8;
 /** @template {GridRow} R */
 export class TreeGrid {
   /**
-   * @param {{label: string, style: "counts" | "amounts", order: import("../parts/sorting.js").Order, go: (key: string) => void, toggle: (row: R, isOpen: boolean) => void,
+   * @param {{label: string, style: "counts" | "amounts", order: import("../parts/lists.js").Order, go: (key: string) => void, toggle: (row: R, isOpen: boolean) => void,
    *   seen?: (first: number, end: number) => void}} owner `seen` is called with the numbers of the visible rows
    */
   constructor(owner) {
@@ -93,10 +93,7 @@ export class TreeGrid {
     );
   }
 
-  /**
-   * @param {R} row
-   * @param {Column<R>} column
-   */
+  /** @param {R} row @param {Column<R>} column */
   cell(row, { name, style, show, props }) {
     if (style !== "name") return h("div", { role: "gridcell", class: style, ...props?.(row) }, h("span", { class: "measure-name", "aria-hidden": "true" }, name), show(row, 0));
     return h("div", { role: "rowheader", class: "name" }, h("span", { class: "twist", "aria-hidden": "true" }, row.isParent && (row.isOpen ? "▾" : "▸")), h("span", { class: "label", title: row.key }, row.name), show(row, 0));
@@ -121,10 +118,7 @@ export class TreeGrid {
 
   // Input
 
-  /**
-   * @param {MouseEvent} event
-   * @param {R} row
-   */
+  /** @param {MouseEvent} event @param {R} row */
   click(event, row) {
     const isTwist = /** @type {HTMLElement} */ (event.target).classList.contains("twist");
     this.current = row.key;

@@ -3,16 +3,13 @@
  */
 
 import { get, orNull, path } from "../base/api.js";
-import { gauge } from "../parts/bars.js";
-import { h } from "../base/dom.js";
-import { refresh } from "../base/events.js";
-import { shownNames } from "../parts/families.js";
-import { historySection, loadHistory } from "../parts/history.js";
+import { h, refresh } from "../base/dom.js";
 import { amountsText, amountText, briefText, count, counted, exactText, resourceName, sortedNames } from "../base/format.js";
-import { addressChoice, addressField, emptyNote, list } from "../parts/lists.js";
 import { current, link, route } from "../base/route.js";
-import { Order } from "../parts/sorting.js";
-import { clipped, nameLink, resourceLabel, table } from "../parts/tables.js";
+import { gauge } from "../parts/bars.js";
+import { shownNames } from "../parts/columns.js";
+import { historySection, loadHistory } from "../parts/history.js";
+import { addressChoice, addressField, clipped, emptyNote, list, nameLink, Order, resourceLabel, table } from "../parts/lists.js";
 import { TreeGrid } from "./treegrid.js";
 
 /** @typedef {import("./treegrid.js").GridRow & TreeRow} Row */
@@ -97,10 +94,7 @@ export function treeView(kind) {
     return /** @type {const} */ ([names.find((one) => one === tree) ?? names[0], names]);
   }
 
-  /**
-   * @param {string} tree
-   * @param {string} node
-   */
+  /** @param {string} tree @param {string} node */
   async function loadBorrowers(tree, node) {
     return kind === "quota" ? get(path("tree", "borrowers"), { tree, node, limit: LISTED }) : { total: 0, consumers: [] };
   }
@@ -144,10 +138,7 @@ export function treeView(kind) {
     return [is_hard && h("span", { class: "badge quiet" }, "hard"), borrowers > 0 && h("span", { class: "badge quiet", title: `holds ${counted(borrowers, "consumer")} of nodes below` }, `+${count(borrowers)}`)];
   }
 
-  /**
-   * @param {string} resource
-   * @param {Record<string, Amount | null | undefined>} amounts
-   */
+  /** @param {string} resource @param {Record<string, Amount | null | undefined>} amounts */
   function usage(resource, amounts) {
     const used = amounts.used ?? 0;
     const missing = BigInt(amounts.request ?? used) - BigInt(used);
@@ -160,11 +151,7 @@ export function treeView(kind) {
     return nameLink(kind, name, { href: link(kind, name, route.query) });
   }
 
-  /**
-   * @param {Borrowers} found
-   * @param {string} caption
-   * @param {string} none
-   */
+  /** @param {Borrowers} found @param {string} caption @param {string} none */
   function held({ total, consumers }, caption, none) {
     if (!total) return emptyNote(none);
     return table(

@@ -12,13 +12,12 @@
  */
 
 import { get, path } from "../base/api.js";
-import { bar, gauge, hoursFigures } from "../parts/bars.js";
 import { h } from "../base/dom.js";
 import { ago, amountsText, count, counted, duration, hourUnit, momentText, whole } from "../base/format.js";
-import { owner, reasons } from "../parts/limits.js";
-import { addressChoice, addressField, emptyNote, list, PAGE, pageOf } from "../parts/lists.js";
 import { route } from "../base/route.js";
-import { ALLOCATION, clipped, QUEUE, queueLink, resourceLabel, table, USER } from "../parts/tables.js";
+import { bar, gauge, hoursFigures } from "../parts/bars.js";
+import { owner, reasons } from "../parts/limits.js";
+import { addressChoice, addressField, ALLOCATION, clipped, emptyNote, list, PAGE, pageOf, QUEUE, queueLink, resourceLabel, table, USER } from "../parts/lists.js";
 
 /** Coming changes. */
 const CHANGES = 10;

@@ -7,11 +7,10 @@
 import { get, orNull, path } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { amountsText, count, counted, duration } from "../base/format.js";
-import { chain, reasons, requested } from "../parts/limits.js";
-import { addressChoice, addressField, AGES, filters, list, PAGE, pageNavigation } from "../parts/lists.js";
-import { allocations } from "./preemption.js";
 import { link, route } from "../base/route.js";
-import { CLIP, detailLink, nameLink, QUEUE, queueLink, table, USER } from "../parts/tables.js";
+import { chain, reasons, requested } from "../parts/limits.js";
+import { addressChoice, addressField, AGES, CLIP, detailLink, filters, list, nameLink, PAGE, pageNavigation, QUEUE, queueLink, table, USER } from "../parts/lists.js";
+import { allocations } from "./preemption.js";
 
 const STATES = /** @type {[string, string][]} */ ([["", "any"], ...["new", "accepted", "running", "completing", "failing"].map((state) => [state, state])]);
 
@@ -55,7 +54,7 @@ export const applications = {
  * @param {Application[]} found
  * @param {number} [now]
  */
-export function applicationTable(found, now = Date.now() / 1000) {
+function applicationTable(found, now = Date.now() / 1000) {
   const isList = route.view === "applications";
   return table(
     "Applications",
@@ -74,9 +73,16 @@ export function applicationTable(found, now = Date.now() / 1000) {
 }
 
 /**
- * @param {number | null} at when something was submitted or requested
- * @param {number} now
+ * Describe the first applications of an object, with a link to all of them.
+ *
+ * @param {{applications: Application[], more: boolean}} data
+ * @param {Record<string, string>} query the filter of the link
  */
+export function applicationsOf({ applications, more }, query) {
+  return applications.length > 0 && [applicationTable(applications), more && h("p", null, h("a", { href: link("applications", "", query) }, "All applications"))];
+}
+
+/** @param {number | null} at when something was submitted or requested @param {number} now */
 export function ageText(at, now) {
   if (at === null) return h("span", { class: "quiet", title: "before the history of the server began" }, "longer");
   return now - at < 1 ? "<1 s" : duration(now - at);

@@ -9,12 +9,11 @@
  */
 
 import { get, path } from "../base/api.js";
-import { bar, hoursFigures } from "../parts/bars.js";
 import { h } from "../base/dom.js";
-import { counted, duration, hourUnit, hoursText, momentText, whole } from "../base/format.js";
-import { addressChoice, addressField, list, pageOf } from "../parts/lists.js";
+import { counted, duration, hoursText, hourUnit, momentText, whole } from "../base/format.js";
 import { route } from "../base/route.js";
-import { clipped, nameLink, queueLink, table } from "../parts/tables.js";
+import { bar, hoursFigures } from "../parts/bars.js";
+import { addressChoice, addressField, clipped, list, nameLink, pageOf, queueLink, table } from "../parts/lists.js";
 
 const ORDERS = /** @type {[string, string][]} */ ([["", "used share"], ["remaining", "remaining"], ["exhausted", "exhausted first"], ["name", "name"]]);
 /** The views with a detail of an owner. */
@@ -79,10 +78,7 @@ function used({ resource, settled, committed, limit, share }) {
   return [hoursFigures(resource, whole(settled) + whole(committed), limit, share), bar(part, { pending: Math.max(0, share - part) })];
 }
 
-/**
- * @param {Account} one
- * @param {number} now
- */
+/** @param {Account} one @param {number} now */
 function renewal(one, now) {
   return [
     one.renews === null ? "never" : [`in ${duration(Math.max(0, one.renews - now))}`, h("span", { class: "quiet moment" }, momentText(one.renews))],
@@ -90,10 +86,7 @@ function renewal(one, now) {
   ];
 }
 
-/**
- * @param {string} resource
- * @param {Exact} amount
- */
+/** @param {string} resource @param {Exact} amount */
 function exactHours(resource, amount) {
   const unit = resource === "vcore" ? "thousandths of a core" : resource === "memory" ? "bytes" : resource;
   return `${amount} ${unit} times seconds`;

@@ -3,12 +3,11 @@
  * resources. It changes nothing.
  */
 
-import { path, post, ApiError } from "../base/api.js";
-import { h } from "../base/dom.js";
+import { ApiError, path, post } from "../base/api.js";
+import { announce, h, redraw } from "../base/dom.js";
 import { amountsText } from "../base/format.js";
 import { chain, reasons, requested } from "../parts/limits.js";
-import { queueLink } from "../parts/tables.js";
-import { announce, redraw } from "../base/events.js";
+import { queueLink } from "../parts/lists.js";
 
 /** The fields: their names, labels, examples and further attributes. */
 const FIELDS = /** @type {[string, string, string, object][]} */ ([

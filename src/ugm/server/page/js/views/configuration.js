@@ -56,11 +56,7 @@ function attempt(one) {
   );
 }
 
-/**
- * @param {string} partition
- * @param {string[]} lines
- * @param {boolean} isNamed
- */
+/** @param {string} partition @param {string[]} lines @param {boolean} isNamed */
 function difference(partition, lines, isNamed) {
   return h(
     "div",

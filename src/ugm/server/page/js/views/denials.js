@@ -5,10 +5,9 @@
 import { get, orNull, path } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { ago, amountsText, clock, count, counted } from "../base/format.js";
-import { reasons } from "../parts/limits.js";
-import { addressField, emptyNote, list } from "../parts/lists.js";
 import { route } from "../base/route.js";
-import { nameLink } from "../parts/tables.js";
+import { reasons } from "../parts/limits.js";
+import { addressField, emptyNote, list, nameLink } from "../parts/lists.js";
 
 /** The number of records that are shown, and of those from which the newest are chosen. */
 const SHOWN = 100;

@@ -3,13 +3,11 @@
  */
 
 import { get, path } from "../base/api.js";
-import { redraw } from "../base/events.js";
+import { redraw } from "../base/dom.js";
 import { amountText, byName, count, counted, exactText, resourceName } from "../base/format.js";
-import { shownNames } from "../parts/families.js";
-import { addressField, emptyNote, list, pageLinks, pageOf } from "../parts/lists.js";
 import { route } from "../base/route.js";
-import { Order } from "../parts/sorting.js";
-import { clipped, table } from "../parts/tables.js";
+import { shownNames } from "../parts/columns.js";
+import { addressField, clipped, emptyNote, list, Order, pageLinks, pageOf, table } from "../parts/lists.js";
 
 /** Rows of a page. */
 const MOST = 100;

@@ -16,13 +16,11 @@
  */
 
 import { get, orNull, path, post } from "../base/api.js";
-import { h } from "../base/dom.js";
-import { refresh } from "../base/events.js";
+import { h, refresh } from "../base/dom.js";
 import { amountsText, amountText, count, counted, momentText, withUnit } from "../base/format.js";
-import { reasons } from "../parts/limits.js";
-import { addressField, list, pageOf } from "../parts/lists.js";
 import { route } from "../base/route.js";
-import { clipped, detailLink, nameLink, QUEUE, queueLink, table, USER } from "../parts/tables.js";
+import { reasons } from "../parts/limits.js";
+import { addressField, clipped, detailLink, list, nameLink, pageOf, QUEUE, queueLink, table, USER } from "../parts/lists.js";
 
 /** Names in a list. */
 const LISTED = 20;

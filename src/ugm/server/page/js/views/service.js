@@ -5,8 +5,7 @@
 import { get, orNull, path } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { count, counted, duration } from "../base/format.js";
-import { emptyNote } from "../parts/lists.js";
-import { table } from "../parts/tables.js";
+import { emptyNote, table } from "../parts/lists.js";
 
 /** Seconds after which the answer of the leader to a standby counts as late. */
 const LATE = 5;

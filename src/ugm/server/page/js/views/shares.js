@@ -7,12 +7,11 @@
  */
 
 import { get, path } from "../base/api.js";
-import { bar, figures } from "../parts/bars.js";
 import { h } from "../base/dom.js";
 import { count, counted, percent } from "../base/format.js";
-import { addressField, emptyNote, filters, list, pageOf } from "../parts/lists.js";
 import { route } from "../base/route.js";
-import { clipped, CLIP, nameLink, table } from "../parts/tables.js";
+import { bar, figures } from "../parts/bars.js";
+import { addressField, CLIP, clipped, emptyNote, filters, list, nameLink, pageOf, table } from "../parts/lists.js";
 
 /** The columns of users and of accounts. */
 /** @type {Column<Ranked>[]} */

@@ -12,14 +12,13 @@
  * @typedef {{as_of: number, total: number, requests?: Request[], applications?: Sum[], users?: Sum[]}} WaitingWork
  */
 
-import { ageText } from "./applications.js";
 import { get, path } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { amountsText, count, counted } from "../base/format.js";
-import { reasons } from "../parts/limits.js";
-import { addressChoice, addressField, AGES, filters, list, pageOf } from "../parts/lists.js";
 import { link, route } from "../base/route.js";
-import { ALLOCATION, CLIP, nameLink, ownerOf, QUEUE, queueLink, table, USER } from "../parts/tables.js";
+import { reasons } from "../parts/limits.js";
+import { addressChoice, addressField, AGES, ALLOCATION, CLIP, filters, list, nameLink, ownerOf, pageOf, QUEUE, queueLink, table, USER } from "../parts/lists.js";
+import { ageText } from "./applications.js";
 
 /** Requests whose place is explained. */
 const EXPLAINED = 100;

@@ -1,20 +1,70 @@
 /**
- * The detail of a user or group: the usage by queue, and every limit up to the root.
+ * The views of users and of groups: those closest to a limit first, one page at a time. The server sorts and searches. The
+ * detail of one has the usage by queue, and every limit up to the root.
  */
 
 import { get, orNull, path, YUNIKORN_PREFIX } from "../base/api.js";
-import { gauge } from "../parts/bars.js";
-import { accounts } from "../views/budgets.js";
-import { h } from "../base/dom.js";
-import { refresh } from "../base/events.js";
-import { amountsText, count, counted, resourceName } from "../base/format.js";
-import { shownNames } from "../parts/families.js";
+import { h, refresh } from "../base/dom.js";
+import { amountsText, amountText, count, counted, resourceName, withUnit } from "../base/format.js";
+import { route } from "../base/route.js";
+import { bar, figures, gauge } from "../parts/bars.js";
+import { Columns, shownNames } from "../parts/columns.js";
 import { historySection, loadHistory } from "../parts/history.js";
 import { chain } from "../parts/limits.js";
-import { choice } from "../parts/lists.js";
-import { applicationsOf } from "./queue.js";
-import { route } from "../base/route.js";
-import { CLIP, nameLink, table } from "../parts/tables.js";
+import { addressField, choice, CLIP, detailLink, list, nameLink, Order, pageOf, queueLink, table } from "../parts/lists.js";
+import { applicationsOf } from "./applications.js";
+import { accounts } from "./budgets.js";
+
+/**
+ * Create the view of users or of groups.
+ *
+ * @param {"users" | "groups"} view
+ * @param {Detail<any, any>} detail
+ * @returns {View<{total: number, utilizations: LimitUtilization[]}>}
+ */
+function utilizationView(view, detail) {
+  const noun = view.slice(0, -1);
+  const columnChoice = new Columns(4, view);
+  const order = new Order(view, "share", refresh);
+
+  async function load() {
+    const { search = "", queue = "" } = route.query;
+    const [sort, resource] = order.sorted.split(" of ");
+    return get(path("utilization", view), { search, queue, sort, resource, ...pageOf() });
+  }
+
+  /** @param {{total: number, utilizations: LimitUtilization[]}} data */
+  function show({ total, utilizations }) {
+    const { names } = columnChoice.choose(utilizations.map((one) => ({ ...one, limits: one.limit?.max_resources })));
+    /** @type {Column<LimitUtilization>[]} */
+    const columns = [
+      { name: detail.noun, sort: "name", show: ({ name }) => detailLink(name) },
+      { name: "Nearest limit", sort: "share", style: "bars", width: "27%", show: nearest },
+      ...names.map((name) => /** @type {Column<LimitUtilization>} */ ({ name: resourceName(name), resource: name, sort: `usage of ${name}`, style: "number", show: ({ usage }) => amountText(name, usage[name] ?? 0) })),
+      { name: "Running", sort: "applications", style: "number", show: (one) => count(one.running_applications) },
+    ];
+    if (view === "users") columns.push({ name: "Pending", sort: "pending", style: "number", show: (one) => (one.pending_allocations ? count(one.pending_allocations) : "–"), props: ({ pending }) => ({ title: amountsText(pending) }) });
+    const note = `${counted(total, noun)}${route.query.search ? " found" : ""}${order.sorted === "share" ? ", the closest to a limit first" : ""}`;
+    return list([addressField("search", `Find a ${noun}`), addressField("queue", "Queue"), order.field(columns), columnChoice.field()], {
+      noun,
+      note,
+      total,
+      rows: () => table(view, utilizations, columns, { style: "list utilization stack", key: ({ name }) => name, order }),
+      none: view === "users" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now.",
+      text: counted(total, noun),
+    });
+  }
+
+  return { title: `${detail.noun}s`, topic: view, load, show, detail };
+}
+
+/** @param {LimitUtilization} one */
+function nearest({ limit, resource, share }) {
+  if (!limit || !share) return h("span", { class: "quiet" }, limit ? "no limit is used" : "no limit");
+  const [used, most] = resource === null ? [limit.running_applications, limit.max_applications] : [limit.usage[resource], limit.max_resources?.[resource]];
+  const name = resource ?? "applications";
+  return [figures(amountText(name, used ?? 0), [` of ${withUnit(name, most ?? 0)} in `, queueLink(limit.queue_path)], share), bar(share)];
+}
 
 /** The number of applications in the list; twice as many members are listed. */
 const LISTED = 10;
@@ -43,7 +93,7 @@ async function loadUser() {
   return { usage, leaves, queue, samples, applications: page.applications, more: page.next !== null, limits, headroom };
 }
 
-/** @returns {Promise<OwnerData | {budgets: import("../views/budgets.js").Accounts}>} */
+/** @returns {Promise<OwnerData | {budgets: import("./budgets.js").Accounts}>} */
 async function loadGroup() {
   const { name } = route;
   const usage = await orNull(get(path("usage", "group", name), {}, YUNIKORN_PREFIX));
@@ -66,11 +116,7 @@ function busyLeaves(top) {
   return found.sort((one, other) => other[0] - one[0]).map(([, queuePath]) => queuePath);
 }
 
-/**
- * @param {UsageNode} node
- * @param {string} above
- * @returns {Generator<[UsageNode, string, number]>}
- */
+/** @param {UsageNode} node @param {string} above @returns {Generator<[UsageNode, string, number]>} */
 function* nodes(node, above, level = 0) {
   // The format of the design documents has paths in some places and names in others.
   const name = node.queuename;
@@ -106,7 +152,7 @@ function showUser(data) {
   ];
 }
 
-/** @param {OwnerData | {budgets: import("../views/budgets.js").Accounts}} data */
+/** @param {OwnerData | {budgets: import("./budgets.js").Accounts}} data */
 function showGroup(data) {
   if ("budgets" in data) {
     const note = `No limit names ${route.name} where its members run, so nothing is charged to the group now.`;
@@ -128,8 +174,8 @@ function showGroup(data) {
   ];
 }
 
-export const userDetail = { noun: "User", load: loadUser, show: showUser };
-export const groupDetail = { noun: "Group", load: loadGroup, show: showGroup };
+export const users = utilizationView("users", { noun: "User", load: loadUser, show: showUser });
+export const groups = utilizationView("groups", { noun: "Group", load: loadGroup, show: showGroup });
 
 /** @param {OwnerData} data */
 function chooser(data) {
