@@ -197,6 +197,8 @@ def _sign(sign: str) -> Text:
     return Text(sign, style=_COLOURS[sign])
 
 
+# The commands
+
 #: Exit statuses of ``diff``: the files differ, or could not be compared.
 _DIFFERENT: Final = 1
 _ERROR: Final = 2

@@ -147,6 +147,8 @@ def _print_json(lines: Sequence[UsageRow], by: Grouping, _zone: ZoneInfo) -> Non
     print_json({"by": by, "lines": [with_instants(line.to_dict(), "begin", "end") for line in lines]})
 
 
+# Budgets
+
 #: The width of a bar in characters.
 _WIDTH: Final = 10
 #: The width of the narrowest table that shows all columns.
@@ -210,6 +212,8 @@ def _row(found: JsonMapping) -> tuple[Any, ...]:
         exhausted = "never" if account.renews is None else "not before"
     return account.budget, account.owner, account.resource, *share, *amounts, renews, exhausted
 
+
+# The group of commands
 
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -259,6 +259,8 @@ def _limit(violation: Violation) -> _Key:
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+# Durations
+
 #: Upper bounds of the buckets, in nanoseconds: from a microsecond to a tenth of a second.
 _BOUNDS: Final = (*(factor * 10**power for power in range(3, 8) for factor in (1, 2, 5)), 10**8)
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from ugm import Decision, Resource, UserGroup
 from ugm.budgets import AccountState
@@ -19,6 +19,7 @@ from ugm.queues import Placement
 from ugm.resources import as_float
 
 __all__ = [
+    "ThresholdKind",
     "account_dict",
     "account_reports",
     "accounts_of",
@@ -31,6 +32,9 @@ __all__ = [
     "natural_key",
     "shares_of",
 ]
+
+#: The kinds of limits with thresholds.
+ThresholdKind: TypeAlias = Literal["budget", "elastic group", "group", "queue", "quota node", "user"]
 
 
 def explain_request(

@@ -205,6 +205,8 @@ def _range_fault(record: SwfRecord) -> str:
     return f"{column} is unknown"
 
 
+# The mapping to jobs
+
 #: The fields of a log with numbers that stand for names.
 NameField = Literal["user", "group", "executable", "queue", "partition"]
 

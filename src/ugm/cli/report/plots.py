@@ -59,6 +59,8 @@ def element(name: str, /, *parts: str, **attributes: str | float | None) -> Mark
     return Markup(f"<{name}{named}>{joined(*parts)}</{name}>")
 
 
+# Drawings
+
 #: The height of a drawing, and the width of one column, in SVG units.
 _HEIGHT: Final = 400
 _STEP: Final = 2
@@ -202,6 +204,8 @@ def _line(values: Sequence[float], top: float, *, backwards: bool = False) -> st
     path.append(f"h{level}")
     return "".join(path)
 
+
+# Figures
 
 #: The maximum number of rows in the table of a plot.
 _ROWS: Final = 16

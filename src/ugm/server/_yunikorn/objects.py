@@ -45,6 +45,8 @@ def nanoseconds(seconds: float) -> int:
     return int(seconds * _NANO)
 
 
+# Applications
+
 #: The states of applications that have not ended, as YuniKorn names them in queries.
 ACTIVE_STATES: Final = ("new", "accepted", "running", "completing", "failing", "resuming")
 
@@ -97,6 +99,8 @@ def _allocation_dict(allocation: Allocation) -> dict[str, object]:
     preempted = allocation.state is AllocationState.TERMINATING
     return {**_request_dict(allocation), "nodeId": allocation.node or "", "preempted": preempted}
 
+
+# Queues
 
 _PREEMPTION: Final = "preemption.policy"
 _DELAY: Final = "preemption.delay"

@@ -32,15 +32,12 @@ from ugm.errors import RequestError
 from ugm.partition.interface.operations import Role
 from ugm.server.http.payloads import ApiError, internal_error
 from ugm.server.http.requests import error_response
+from ugm.server.interface.route import TOKEN_NAMES
 
 __all__ = ["Hosts", "OriginGuard", "Tokens", "failure_response"]
 
 #: A shorter token could be guessed.
 _SHORTEST_TOKEN: Final = 16
-
-
-#: The argument of `create_app` with the token of a role.
-_ARGUMENTS: Final[Mapping[Role, str]] = {Role.OPERATOR: "token", Role.SCHEDULER: "decide_token"}
 
 
 @final
@@ -64,7 +61,7 @@ class Tokens:
             raise RequestError("token", operate, "a server that can be changed needs a token")
         given = {role: text for role, text in ((Role.OPERATOR, operate), (Role.SCHEDULER, decide)) if text is not None}
         for role, text in given.items():
-            _require_length(_ARGUMENTS[role], text)
+            _require_length(TOKEN_NAMES[role], text)
         if operate is not None and operate == decide:
             raise RequestError("decide_token", "the same text", "expected another token than that of operators")
         self._accepted = {role: text for role, text in given.items() if role is not Role.OPERATOR or not read_only}
@@ -92,6 +89,8 @@ def _require_length(argument: str, token: str) -> None:
         # The message must not contain the token, which is a secret even if it is too short.
         raise RequestError(argument, f"{len(token)} characters", f"expected at least {_SHORTEST_TOKEN} characters")
 
+
+# Requests of other sites
 
 #: Allows only resources of this server and no inline code, so that a name with markup cannot be executed.
 _POLICY: Final = (

@@ -186,6 +186,8 @@ def _number(text: str) -> int | float:
 _DECODER: Final = msgspec.json.Decoder(float_hook=_number)
 
 
+# Responses
+
 #: Every response shows the state of one moment, so clients must not cache it.
 _NO_STORE: Final = {"cache-control": "no-store"}
 #: Statuses of responses before the body of the request is read, after which the connection cannot be used again.

@@ -30,7 +30,17 @@ if TYPE_CHECKING:
     # At run time it needs the extra of services.
     from ugm.service.protocol.status import ServiceStatus
 
-__all__ = ["IDEMPOTENCY_KEY", "PREFIX", "YUNIKORN_PREFIX", "Call", "Route", "Routes", "ServedPartition", "ServerState"]
+__all__ = [
+    "IDEMPOTENCY_KEY",
+    "PREFIX",
+    "TOKEN_NAMES",
+    "YUNIKORN_PREFIX",
+    "Call",
+    "Route",
+    "Routes",
+    "ServedPartition",
+    "ServerState",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,8 @@ class ServerState(NamedTuple):
         self.application_counts.append((now, total))
 
 
+# Routes
+
 _F = TypeVar("_F", bound=Callable[..., object])
 
 #: The prefix of the paths of this interface, and of those that respond in the format of Apache YuniKorn.
@@ -86,6 +98,8 @@ PREFIX: Final = "/api/v1"
 YUNIKORN_PREFIX: Final = "/ws/v1"
 #: The header with the key of a change, so that a repeated request changes nothing.
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+#: The names of the tokens: arguments of `create_app`, and security schemes of the description.
+TOKEN_NAMES: Final[Mapping[Role, str]] = {Role.OPERATOR: "token", Role.SCHEDULER: "decide_token"}
 
 
 @final

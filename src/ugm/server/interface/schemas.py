@@ -51,7 +51,7 @@ from ugm.preemption import PreemptionPlan, ReductionPlan, ReductionTimer
 from ugm.queues import Placement
 from ugm.resources import Resource
 from ugm.server.interface.fields import Name, described
-from ugm.server.interface.route import IDEMPOTENCY_KEY, Route
+from ugm.server.interface.route import IDEMPOTENCY_KEY, TOKEN_NAMES, Route
 
 __all__ = ["Exact", "Object", "Schema", "Schemas", "ViolationWithHolders", "description", "reference", "with_text"]
 
@@ -202,10 +202,10 @@ class Schemas:
         return reference(name)
 
 
+# The description
+
 _YAML: Final[Schema] = {"type": "string", "description": "A configuration in YAML."}
 _ANY_YAML: Final[Schema] = {"description": "YAML, whether it is a configuration or not."}
-#: The names of the tokens in the description.
-_SCHEMES: Final[Mapping[Role, str]] = {Role.OPERATOR: "token", Role.SCHEDULER: "decide_token"}
 #: The headers of responses to GET.
 _CACHING: Final = {
     "ETag": {"description": "The version of the result, for If-None-Match.", "schema": _TEXT},
@@ -281,7 +281,7 @@ def description(server: str, routes: Iterable[Route], others: Mapping[str, Schem
                 for error, media_type in (("Error", "application/problem+json"), ("YAPIError", "application/json"))
                 for code, text in _ERRORS.items()
             },
-            "securitySchemes": {name: {"type": "http", "scheme": "bearer"} for name in _SCHEMES.values()},
+            "securitySchemes": {name: {"type": "http", "scheme": "bearer"} for name in TOKEN_NAMES.values()},
         },
     }
 
@@ -312,8 +312,8 @@ def _operation(route: Route, body: Schema | None, schemas: Schemas) -> dict[str,
         operation["requestBody"] = {"required": True, "content": {"application/yaml": {"schema": schema}}}
     elif body is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
-    if route.role in _SCHEMES:
-        operation["security"] = [{_SCHEMES[route.role]: []}]
+    if route.role in TOKEN_NAMES:
+        operation["security"] = [{TOKEN_NAMES[route.role]: []}]
     return operation
 
 

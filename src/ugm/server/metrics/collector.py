@@ -17,7 +17,7 @@ from functools import partial
 from heapq import nlargest
 from itertools import accumulate, product
 from threading import Lock
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, final, get_args
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -39,6 +39,7 @@ from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource, as_float
 from ugm.server.history import DecisionTimes, History
 from ugm.server.metrics.samples import MetricSamples, add_models
+from ugm.server.queries import ThresholdKind
 
 if TYPE_CHECKING:
     # At run time it needs the extra of services.
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PartitionCollector", "exposition"]
 
-#: The kinds of limits with thresholds.
-_THRESHOLD_KINDS: Final = ("budget", "elastic group", "group", "queue", "quota node", "user")
 #: The difference of shares at which a name replaces another one in the selection.
 _MARGIN: Final = 0.25
 #: The number of limits of one user or group with series: those closest to the root, because their scope is largest.
@@ -266,7 +265,7 @@ def _add_service(samples: MetricSamples, status: ServiceStatus) -> None:
 def _add_thresholds(samples: MetricSamples, watch: ThresholdWatch) -> None:
     counts = Counter((one.kind, one.threshold) for one in watch.crossed)
     # Zeros are samples too, so that alerts end.
-    for kind, share in product(_THRESHOLD_KINDS, watch.shares):
+    for kind, share in product(get_args(ThresholdKind), watch.shares):
         samples.add("ugm_threshold_crossed_limits", counts[kind, share], kind=kind, threshold=str(share))
 
 

@@ -230,6 +230,9 @@ def application(served: ServedPartition, *, name: Name) -> Annotated[Object, App
     }
 
 
+# Preemption
+
+
 class PreemptingRequest(Struct, forbid_unknown_fields=True):
     """The request that a plan makes room for."""
 

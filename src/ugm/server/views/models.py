@@ -18,11 +18,22 @@ from ugm.resources import Resource
 from ugm.server.interface.fields import Name, Offset, PageSize, Text
 from ugm.server.interface.route import Call, Routes, ServedPartition
 from ugm.server.interface.schemas import Object
-from ugm.server.queries import account_dict, account_reports, accounts_of, explain_shares_of, listed_accounts, shares_of
+from ugm.server.queries import (
+    ThresholdKind,
+    account_dict,
+    account_reports,
+    accounts_of,
+    explain_shares_of,
+    listed_accounts,
+    shares_of,
+)
 
 __all__ = ["ROUTES", "logged_update"]
 
+_LOGGER: Final = logging.getLogger(__name__)
 ROUTES: Final = Routes()
+#: The maximum number of crossings that are logged one by one when a server starts.
+_MOST_LINES: Final = 10
 _Sort: TypeAlias = Literal["exhausted", "name", "remaining", "share"]
 
 
@@ -84,9 +95,7 @@ def change_budget(served: ServedPartition, call: Call, *, body: Change) -> Budge
     return BudgetChanged(is_new)
 
 
-_LOGGER: Final = logging.getLogger(__name__)
-#: The maximum number of crossings that are logged one by one when a server starts.
-_MOST_LINES: Final = 10
+# Shares and thresholds
 
 
 class ComparedNode(TypedDict):
@@ -158,7 +167,7 @@ def thresholds(
     search: Text = "",
     offset: Offset = 0,
     limit: PageSize = 100,
-    kind: Literal["", "budget", "elastic group", "group", "queue", "quota node", "user"] = "",
+    kind: Literal["", ThresholdKind] = "",
 ) -> Thresholds:
     """List the thresholds that usage is above, those with the largest used part of their limit first."""
     watch = served.thresholds
