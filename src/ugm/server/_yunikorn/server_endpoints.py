@@ -1,10 +1,15 @@
-"""Endpoints of the server in the format of Apache YuniKorn: partitions, configuration, events and health."""
+"""Endpoints of the server in the format of Apache YuniKorn: partitions, configuration, events and health.
+
+The configuration is YAML, or JSON with the names of the Go fields of YuniKorn.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from hashlib import sha256
 from typing import Annotated, Any, Final, TypeAlias
 from uuid import NAMESPACE_OID, uuid5
 
@@ -12,8 +17,23 @@ from msgspec import Meta
 
 import ugm
 import ugm.server._yunikorn.partition_endpoints as of_partition
+from ugm._json_values import Json, JsonMapping, JsonObject
+from ugm.config import dump_config, export_config
+from ugm.config.text import config_data
+from ugm.configuration import (
+    ChildTemplate,
+    FilterConfig,
+    LimitConfig,
+    NodeSortPolicy,
+    PartitionConfig,
+    PlacementRule,
+    PreemptionConfig,
+    QueueConfig,
+    QueueResources,
+    SchedulerConfig,
+    UserGroupResolver,
+)
 from ugm.partition import PartitionSnapshot
-from ugm.server._yunikorn.configuration import config_json, config_yaml
 from ugm.server._yunikorn.events import event_dict
 from ugm.server._yunikorn.objects import CLUSTER, amounts, nanoseconds, percentages, state_name
 from ugm.server.http.payloads import Payload, json_payload
@@ -92,6 +112,9 @@ def _applications_by_state(served: ServedPartition) -> dict[str, int]:
     return {**Counter(states), "total": len(states)}
 
 
+# Configuration
+
+
 @ROUTES.post("/validate-conf", takes_any_type=True)
 def validate(server: ServerState, *, text: str) -> Annotated[Object, reference("ValidateConfResponse")]:
     """Return whether a configuration is valid, and otherwise the reason."""
@@ -104,8 +127,80 @@ def config(server: ServerState, call: Call) -> Annotated[Payload, reference("Con
     """Return the configuration in force as YAML, or as JSON if only JSON is accepted."""
     found = server.configurations.config_in_force()
     if call.accepts_only_json:
-        return json_payload(config_json(found))
-    return Payload(200, config_yaml(found).encode(), "application/x-yaml")
+        return json_payload(_config_json(found))
+    return Payload(200, _config_yaml(found).encode(), "application/x-yaml")
+
+
+#: The classes of a configuration that YuniKorn has as well.
+_CLASSES: Final = (
+    *(SchedulerConfig, PartitionConfig, QueueConfig, ChildTemplate, QueueResources, LimitConfig, PlacementRule),
+    *(FilterConfig, NodeSortPolicy, PreemptionConfig, UserGroupResolver),
+)
+#: The fields whose keys are names and not fields.
+_AMOUNTS: Final = ("guaranteed", "max", "maxresources")
+_OPEN: Final = ("properties", "resourceweights", "usergroupresolver")
+#: The fields that YuniKorn writes even if they are empty, by key of their object.
+_ALWAYS: Final[Mapping[str, Mapping[str, object]]] = {
+    "filter": {"Type": ""},
+    "limits": {"Limit": ""},
+    "nodesortpolicy": {"Type": ""},
+    "parent": {"Name": ""},
+    "partitions": {"Name": "default", "Queues": []},
+    "placementrules": {"Name": ""},
+    "queues": {"Name": ""},
+}
+#: The names of the Go fields by key of the YAML file, which is the same name in small letters.
+_GO_NAMES: Final = {
+    name.replace("_", ""): "".join("ACL" if part == "acl" else part.capitalize() for part in name.split("_"))
+    for name in (one.metadata.get("yaml", one.name) or "" for kind in _CLASSES for one in fields(kind))
+}
+#: YuniKorn appends settings of its process to the configuration.
+_PROCESS: Final[JsonMapping] = {"DeadlockDetectionEnabled": False, "DeadlockTimeoutSeconds": 0}
+
+
+def _config_yaml(config: SchedulerConfig) -> str:
+    """Return a configuration as YAML that Apache YuniKorn accepts, followed by its checksum and settings."""
+    exported = dump_config(export_config(config).config)
+    settings = "".join(f"{name.lower()}: {str(value).lower()}\n" for name, value in _PROCESS.items())
+    return f"{exported}checksum: {_checksum(exported)}\n{settings}"
+
+
+def _config_json(config: SchedulerConfig) -> dict[str, object]:
+    """Return a configuration with the names that Apache YuniKorn uses in JSON."""
+    exported = export_config(config).config
+    return {**_renamed(config_data(exported)), "Checksum": _checksum(dump_config(exported)), **_PROCESS}
+
+
+def _checksum(exported: str) -> str:
+    return sha256(exported.encode()).hexdigest().upper()
+
+
+def _renamed(data: JsonMapping, within: str = "") -> JsonObject:
+    """Return an object with the names of Go.
+
+    Args:
+        data: the object, with the keys of the YAML file.
+        within: the key of the object itself, or of the list that contains it.
+    """
+    return {
+        **_ALWAYS.get(within, {}),
+        **{_GO_NAMES.get(name, name): _value(name, value) for name, value in data.items()},
+    }
+
+
+def _value(name: str, value: Json) -> Json:
+    if name in _AMOUNTS:
+        return {resource: str(amount) for resource, amount in value.items()}
+    if name in _OPEN:
+        return dict(value)
+    if isinstance(value, Mapping):
+        return _renamed(value, name)
+    if isinstance(value, list):
+        return [_renamed(item, name) if isinstance(item, Mapping) else item for item in value]
+    return value
+
+
+# Events and health
 
 
 @ROUTES.get("/events/batch")
@@ -156,7 +251,7 @@ def full_state(server: ServerState) -> Annotated[Object, reference("AggregatedSt
         "nodes": [{"partition": name, "nodesInfo": of_partition.nodes(one)} for name, one in served],
         "placementRules": [{"partition": name, "rules": of_partition.placement_rules(one)} for name, one in served],
         "appHistory": application_history(server),
-        "config": config_json(server.configurations.config_in_force()),
+        "config": _config_json(server.configurations.config_in_force()),
     }
 
 
