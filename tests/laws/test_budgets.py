@@ -143,22 +143,6 @@ def test_the_order_within_a_second_does_not_matter(
 
 
 @laws
-@given(budgets_of(), runs(), st.integers(0, 6 * DAY))
-def test_what_fits_the_headroom_fits_the_budget(budget: Budget, history: list[Run], later: int) -> None:
-    """Everything within the headroom for a duration is allowed, and a unit more is not."""
-    now, model = START + later, Budgets([budget], start=START)
-    play(model, events_of(history), [], now)
-    query = Claim("", "app", Resource(), "root.a", BEN, until=now + 60)
-    free = model.headroom(query)
-    if free is None:
-        assert budget.mode is BudgetMode.ADMIT
-        return
-
-    assert not model.check(query._replace(usage=free))
-    assert model.check(query._replace(usage=free + Resource(vcore=1)))
-
-
-@laws
 @given(budgets_of(), runs(), st.integers(0, 6 * DAY), st.data())
 def test_a_reset_keeps_what_is_settled(budget: Budget, history: list[Run], later: int, data: st.DataObject) -> None:
     """After a reset, charging the same claims again restores the account."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from fractions import Fraction
 
 from hypothesis import given
@@ -81,14 +80,6 @@ def test_minimum_is_granted_in_a_tree(scene: tuple[list[ElasticGroup], Resource,
 
 
 @given(counts, sharers())
-def test_nobody_gets_more_than_it_asks_for(available: int, given: list[Sharer]) -> None:
-    """A runtime is between 0 and the request; a group that does not lend requests at least its minimum."""
-    shared = share(available, given)
-
-    assert all(0 <= shared.runtime[one.name] <= one.request for one in given)
-
-
-@given(counts, sharers())
 def test_nothing_is_left_while_a_group_is_hungry(available: int, given: list[Sharer]) -> None:
     """If something is left over, every group with a weight has its request."""
     shared = share(available, given)
@@ -122,40 +113,6 @@ def test_fair_up_to_a_unit_for_each_round(available: int, given: list[Sharer]) -
 
     for name, exact in exactly_fair(left, needs).items():
         assert abs(shared.runtime[name] - shared.floor[name] - exact) <= len(shared.rounds)
-
-
-@given(st.randoms(use_true_random=False))
-def test_larger_request_is_never_less_granted(draw: random.Random) -> None:
-    """A group that requests more never gets less, for any weight, and even if minimums begin to be scaled."""
-    for _ in range(60):
-        given = [
-            Sharer(name, draw.randint(0, 9), draw.randint(0, 9), draw.choice([0, 0, 1, 3]), lends=draw.random() < 0.8)
-            for name in "abcd"[: draw.randint(2, 4)]
-        ]
-        available, one, *others = draw.randint(0, 30), *given
-        for scale in (True, False):
-            larger = [one._replace(request=wanted) for wanted in range(one.min if not one.lends else 0, 15)]
-            gets = [share(available, [each, *others], scale=scale).runtime["a"] for each in larger]
-            assert gets == sorted(gets)
-
-
-@given(counts, st.integers(0, 50), sharers())
-def test_more_to_share_is_more_for_everybody(available: int, more: int, given: list[Sharer]) -> None:
-    """With more to share no group gets less, up to a unit for each round of either."""
-    one, other = share(available, given), share(available + more, given)
-    slack = len(one.rounds) + len(other.rounds)
-
-    if one.min == other.min:
-        assert all(other.runtime[name] >= gets - slack for name, gets in one.runtime.items())
-
-
-@given(counts, sharers(), st.randoms(use_true_random=False))
-def test_order_does_not_matter(available: int, given: list[Sharer], draw: random.Random) -> None:
-    """The order of the groups makes no difference."""
-    shuffled = list(given)
-    draw.shuffle(shuffled)
-
-    assert share(available, shuffled) == share(available, given)
 
 
 @given(scenes, st.booleans(), st.booleans(), st.data())

@@ -68,33 +68,6 @@ def scenes(draw: st.DrawFn) -> tuple[QuotaManager, PlainConsumer]:
 
 
 @given(scenes())
-def test_amounts_are_sums(scene: tuple[QuotaManager, PlainConsumer]) -> None:
-    """The amount of a node is the sum over the consumers at it and below, and exceeds no quota in normal mode."""
-    manager, _ = scene
-    (view,) = views(manager)
-    for node in view.nodes:
-        below = {node.name}
-        for other in view.nodes:
-            below |= {other.name} if other.parent in below else set()
-        held = [c for c in view.consumers.values() if c.node in below]
-        for name, amount in node.allocated.items():
-            assert amount == sum(c.request.get(name, 0) for c in held)
-            assert amount <= node.quota[name]
-
-
-@given(scenes())
-def test_rejected_means_unchanged(scene: tuple[QuotaManager, PlainConsumer]) -> None:
-    """A rejected request has changed nothing, order included, and gives the reason."""
-    manager, last = scene
-    before = views(manager)
-    response = manager.allocate(TREE, last.id)
-    if not response:
-        assert views(manager) == before
-        assert response.rejection is not None
-        assert response.rejection.violations or response.rejection.reason != "no room"
-
-
-@given(scenes())
 def test_room_is_an_upper_bound(scene: tuple[QuotaManager, PlainConsumer]) -> None:
     """A claim that fits requests no more than the room of any node above its leaf; no other node has a room."""
     manager, last = scene

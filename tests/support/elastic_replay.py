@@ -20,7 +20,6 @@ from ugm.elastic import (
 )
 
 __all__ = [
-    "BUILT_IN",
     "TreeReplay",
     "admitted",
     "amounts",
@@ -33,9 +32,6 @@ __all__ = [
     "take",
     "tree_of",
 ]
-
-#: The groups that are there without being configured.
-BUILT_IN = (ROOT_GROUP, SYSTEM_GROUP, DEFAULT_GROUP)
 
 
 def read_group(recorded: dict[str, Any]) -> ElasticGroup:

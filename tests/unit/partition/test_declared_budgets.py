@@ -55,22 +55,6 @@ class Setting:
         return {(one.budget, one.owner): Fraction(one.remaining) / HOUR for one in self.partition.budget_accounts()}
 
 
-def test_a_budget_continues_with_another_configuration() -> None:
-    """Past usage stays when budgets are added, removed or get other amounts, carry-over or modes."""
-    setting = Setting(lab())
-    setting.partition.allocate("0", "a", gpu(1), duration=2 * HOUR)
-    setting.now += HOUR
-
-    setting.partition.configure(declaring(lab(20, carry="all"), BudgetConfig("all", amounts=gpu(5), unit="hour")))
-    assert setting.remaining() == {("lab", "lab"): 18, ("all", "root"): 4}
-    setting.now += HOUR
-    setting.partition.release("0")
-    setting.partition.configure(declaring(lab(20, carry="all", mode="admit")))
-    assert setting.remaining() == {("lab", "lab"): 18}
-    setting.now += 8 * DAY
-    assert setting.remaining() == {("lab", "lab"): 38}
-
-
 def test_groups_and_nodes_have_budgets() -> None:
     """A budget of an elastic group or of a quota node counts everything in it and below."""
     parent = GROUPS[0].__class__("all", is_parent=True, min=gpu(8), max=gpu(8))

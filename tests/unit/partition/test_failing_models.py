@@ -12,9 +12,9 @@ from typing import Final
 import pytest
 
 from support.examples import pairs
-from support.failing_models import CHANGES, Failing, ResettableFailing, ResettableStarting, Starting, ledger_of
+from support.failing_models import CHANGES, Failing, Fuse, ResettableFailing, ResettableStarting, Starting, ledger_of
 from support.locks import is_locked
-from support.partition_fixtures import SUE, BrokenError, config, memory, shown
+from support.partition_fixtures import SUE, BrokenError, config, memory, partition_of, shown
 from ugm import AllocationRequest, Decision, Partition, ReentrantCallError, Resource, Violation
 from ugm.decision import SUSPENDED
 from ugm.events import Event
@@ -124,6 +124,22 @@ def test_reset_that_fails() -> None:
     scene.partition.replace_model(scene.failing, scene.failing)
     scene.verify(failing=True)
     assert scene.partition.allocate("n", "app", licences(1))
+
+
+def test_a_replacement_that_fails_halfway() -> None:
+    """A new model that has failed while it was charged is charged once by the next attempt."""
+    old, new = ResettableFailing(), ResettableFailing()
+    partition = partition_of(models=[old])
+    partition.submit("app", SUE, "root.a")
+    for name in "123":
+        assert partition.allocate(name, "app", licences(1))
+    new.arm(Fuse("charge", 3, is_after=False))
+    with pytest.raises(BrokenError, match="charge"):
+        partition.replace_model(old, new)
+    new.arm(None)
+    partition.replace_model(old, new)
+    partition.verify()
+    assert new.used == 3
 
 
 # Models that call the partition
