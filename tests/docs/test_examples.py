@@ -63,7 +63,7 @@ def test_scheduler_reloads(said: list[str]) -> None:
     assert said[planned - 1 : planned + 2 : 2] == ["the new quotas are in force:", "report-1: started"]
 
 
-@pytest.mark.parametrize("way", ["threads", "asyncio"])
+@pytest.mark.parametrize("way", ["threads", pytest.param("asyncio", marks=pytest.mark.ci)])
 def test_scheduler_with_nodes(way: str) -> None:
     """Small jobs pass a wide one only if they do not delay it, and a job within a guarantee preempts another one."""
     command = [sys.executable, str(EXAMPLES / "node_scheduler.py"), way]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.declared_models import ELASTIC, TREE, declaring, moved
+from support.examples import examples
 from support.partition_fixtures import SUE
 from ugm import Partition, Resource
 from ugm.config import dump_config, parse_config
@@ -47,7 +48,7 @@ def change(of: Partition, config: PartitionConfig, *, planned: bool) -> None:
     assert bool(of.plan(config).changes) is False
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(STEPS, max_size=15))
 def test_models_follow_the_configuration(steps: list[tuple[str, object, object]]) -> None:
     """Whatever the order of changes, the models agree with the ledger, and plans with their application."""

@@ -16,6 +16,7 @@ from ugm.model import QuotaModel
 from ugm.testing import PartitionMachine
 
 SMALL: Final = settings(max_examples=max(10, examples(40)), stateful_step_count=30)
+FEWER: Final = settings(SMALL, max_examples=max(5, examples(40)))
 
 
 class LenientMachine(PartitionMachine):
@@ -55,9 +56,9 @@ class LenientBesideMachine(BesideMachine):
 TestPartition = PartitionMachine.TestCase
 TestPartition.settings = SMALL
 TestLenient = LenientMachine.TestCase
-TestLenient.settings = SMALL
+TestLenient.settings = FEWER
 TestBeside = BesideMachine.TestCase
-TestBeside.settings = SMALL
+TestBeside.settings = FEWER
 TestFollowed = pytest.mark.ci(FollowedMachine.TestCase)
 TestFollowed.settings = SMALL
 TestLenientBeside = pytest.mark.ci(LenientBesideMachine.TestCase)

@@ -74,7 +74,7 @@ class BesideMachine(StoreMachine):
 
 TestStore = StoreMachine.TestCase
 TestStore.settings = SMALL
-TestGroup = GroupMachine.TestCase
+TestGroup = pytest.mark.ci(GroupMachine.TestCase)
 TestGroup.settings = SMALL
 TestBeside = pytest.mark.ci(BesideMachine.TestCase)
 TestBeside.settings = SMALL

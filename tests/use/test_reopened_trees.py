@@ -43,7 +43,8 @@ def change(partition: AbstractPartition, random: Random, number: int, *, forest:
     application = random.choice(QUEUES)
     match random.randrange(10):
         case 0 | 1 | 2 if name not in names:
-            return partition.allocate(name, application, usage, priority=random.randint(0, 2)).allowed
+            call = random.choice([partition.allocate, partition.allocate, partition.allocate_evicting])
+            return call(name, application, usage, priority=random.randint(0, 2)).allowed
         case 3 | 4 | 5:
             return partition.release(held)
         case 6 if held in names:
@@ -92,6 +93,7 @@ def test_reopened(tmp_path: Path, seed: int, *, forest: bool) -> None:
         draws = random.getrandbits(64)
         results = [change(each, Random(draws), number, forest=forest) for each in (plain, stored)]
         assert results[0] == results[1], number
+        plain.verify()
         if number % 10 == 9:
             stored.close()
             stored = next(lives)

@@ -6,9 +6,8 @@ import pytest
 
 from support.partition_fixtures import BOB, SUE, changing_nothing, memory
 from ugm import ConfigError, Partition, Resource, UserGroup, UserInQueue, parse_config
-from ugm.config import LimitConfig, LimitExtensions, PartitionConfig, QueueConfig, dump_config, export_config
+from ugm.config import dump_config, export_config
 from ugm.partition import PendingHeadroom
-from ugm.testing import PartitionModel
 
 LIMITS = """
 partitions:
@@ -37,27 +36,6 @@ def filled(**options: object) -> Partition:
 def texts(violations: tuple[object, ...]) -> list[str]:
     """Return the text of each violation."""
     return [str(violation) for violation in violations]
-
-
-def test_a_wildcard_counts_what_it_has_selected() -> None:
-    """A group wildcard does not count an application that is charged to a group of its own; the naive model agrees."""
-    limits = (
-        LimitConfig(groups=("dev",), max_applications=9),
-        LimitConfig(groups=("*",), ugm=LimitExtensions(max_pending=1)),
-    )
-    config = PartitionConfig(queues=(QueueConfig("root", limits=limits, queues=(QueueConfig("a"),)),))
-    partition, model = Partition(), PartitionModel()
-    for name, group in (("named", "science"), ("selected", "*"), ("none", None)):
-        for adopting in (partition, model):
-            adopting.adopt_application(name, UserGroup(name, ("ops",)), "root.a", group=group)
-        for number in range(2):
-            assert partition.request(f"{name}-{number}", name, memory(1))
-            assert not model.request(f"{name}-{number}", name, memory(1))
-    partition.configure(config)
-    model.configure(config)
-
-    assert texts(partition.exceeded_limits()) == ["group '*' in root: 2 of 1 requests pending (limit for '*')"]
-    assert model.exceeded_limits() == partition.exceeded_limits()
 
 
 def test_amounts_of_a_group() -> None:
