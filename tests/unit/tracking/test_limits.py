@@ -63,6 +63,17 @@ def test_trackers_by_themselves_share_limits() -> None:
     assert not bob.increase_resource("root", "app-2", ONE)
 
 
+def test_swap_reaches_every_tracker() -> None:
+    """Replaced limits apply to all trackers on their next use."""
+    active_limits = ActiveLimits()
+    sue = UserTracker("sue", active_limits)
+    sue.increase_resource("root.a", "app-1", Resource(memory=3))
+    active_limits.replace_limits(Limits.compile(partition({"root": [user("sue", memory=4)]})))
+
+    assert not sue.increase_resource("root.a", "app-1", Resource(memory=2))
+    assert sue.increase_resource("root.a", "app-1", ONE)
+
+
 @given(partitions(), queue_paths(), users())
 def test_limits_are_those_of_the_book(config: PartitionConfig, path: str, asking: UserGroup) -> None:
     """The order of the configuration decides which limits apply, and which group is chosen."""
