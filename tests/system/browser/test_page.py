@@ -246,14 +246,12 @@ def test_pause_stops_the_figures(page: Page, few: tuple[str, Partition]) -> None
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        ("withUnit('vcore', 1000)", "1 core"),
         ("withUnit('vcore', 2500)", "2.5 cores"),
         ("withUnit('memory', 4 * 2 ** 30)", "4Gi"),
         ("amountText('memory', 2n ** 70n)", "1,024Ei"),
         ("amountText('memory', -1536)", "-1.5Ki"),
         ("withUnit('gpu', 12345)", "12,345 gpu"),
         ("amountsText({memory: 1, gpu: 2, vcore: 0})", "no cores, 1, 2 gpu"),
-        ("percent(0.9999)", "99%"),
         ("percent(0.001)", "<1%"),
         ("ago(0, 7200000)", "2 h ago"),
         (
@@ -261,9 +259,7 @@ def test_pause_stops_the_figures(page: Page, few: tuple[str, Partition]) -> None
             "<1 ms,40 ms,999 ms,59.9 s,1 min,2 h",
         ),
         ("amountText('ephemeral-storage', 858993459200)", "800Gi"),
-        ("amountText('hugepages-2Mi', 2097152)", "2Mi"),
         ("amountText('licences', 858993459200)", "858.99G"),
-        ("amountText('licences', 999999)", "999,999"),
         ("exactText('ephemeral-storage', 2048)", "2,048 bytes of ephemeral-storage"),
         ("byName && ['team10', 'team2', 'Team1', 'a'].sort(format.byName).join()", "a,Team1,team2,team10"),
     ],

@@ -41,7 +41,7 @@ def test_demo_is_alive() -> None:
 def test_demo_keeps_its_books() -> None:
     """Where it starts, there are jobs that run and jobs that wait, and every counter is right."""
     player, history = demo.create_player()
-    player.advance(demo.START // 4)
+    player.advance(demo.START // 12)
     assert player.running
     assert history.page().newest > 0
     player.partition.verify()

@@ -47,10 +47,6 @@ ANA, BEN = (models.User(name, groups={"lab"}) for name in ("ana", "ben"))
 DAN, EVE = models.User("dan"), models.User("eve")
 
 
-class Killed(BaseException):
-    """The gateway was killed."""
-
-
 class World:
     """What runs outside of the gateway: schedulers with their wishes, and workers. It survives the gateway.
 
@@ -59,7 +55,6 @@ class World:
         workers: the cluster of each worker that runs.
         owners: the user of each cluster.
         most: the largest number of processes of each user, and of all, at a time.
-        steps: the steps that are left until the gateway is killed; None for never.
     """
 
     def __init__(self) -> None:
@@ -68,20 +63,6 @@ class World:
         self.closed: Final[set[str]] = set()
         self.owners: Final[dict[str, str]] = {}
         self.most: Final[Counter[str]] = Counter()
-        self.failing = 0
-        self.steps: int | None = None
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether the gateway was killed."""
-        return self.steps is not None and self.steps < 0
-
-    def step(self) -> None:
-        """Count a step of the gateway, and end it there if it is the last one."""
-        if self.steps is not None:
-            self.steps -= 1
-        if self.is_dead:
-            raise Killed
 
     def count(self) -> None:
         """Note the processes of each user, and of all together."""
@@ -104,40 +85,29 @@ class Simulated(db_base.DBBackendBase):  # type: ignore[misc]
 
     async def do_start_cluster(self, cluster: Any) -> AsyncIterator[dict[str, str]]:  # noqa: ANN401 - no types
         """Start a scheduler."""
-        self.world.step()
         self.world.owners[cluster.name] = cluster.username
         self.world.wishes.setdefault(cluster.name, 0)
         self.world.count()
         yield {}
-        self.world.step()
 
     async def do_start_worker(self, worker: Any) -> AsyncIterator[dict[str, str]]:  # noqa: ANN401 - no types
         """Start a worker."""
-        self.world.step()
-        if self.world.failing:
-            self.world.failing -= 1
-            raise OSError("no such command")
         if worker.name in self.world.workers:
             raise FileExistsError(worker.name)
         self.world.workers[worker.name] = worker.cluster.name
         self.world.count()
         yield {"pid": worker.name}
-        self.world.step()
 
     async def do_stop_cluster(self, cluster: Any) -> None:  # noqa: ANN401 - no types
         """Stop a scheduler with its workers."""
-        self.world.step()
         self.world.wishes.pop(cluster.name, None)
         for name in self.world.workers_of(cluster.name):
             del self.world.workers[name]
-        self.world.step()
 
     async def do_stop_worker(self, worker: Any) -> None:  # noqa: ANN401 - no types
         """Stop a worker, if its start was recorded."""
-        self.world.step()
         if worker.state:
             self.world.workers.pop(worker.name, None)
-        self.world.step()
 
     async def do_check_workers(self, workers: list[Any]) -> list[bool]:
         """Return which workers run."""
@@ -169,8 +139,6 @@ class Simulated(db_base.DBBackendBase):  # type: ignore[misc]
     async def until(self, predicate: Callable[[], Any], what: str) -> None:
         """Send heartbeats until a predicate is true."""
         for _ in range(300):
-            if self.world.is_dead:
-                raise Killed
             if predicate():
                 return
             await self.beat()
@@ -194,12 +162,10 @@ def _folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def source_of(partition: AbstractPartition, world: World | None = None) -> PartitionSource:
-    """Return a source whose use is a step of the gateway."""
+def source_of(partition: AbstractPartition) -> PartitionSource:
+    """Return a source of a partition."""
 
     async def source() -> AbstractPartition:
-        if world is not None:
-            world.step()
         return partition
 
     return source
@@ -222,8 +188,6 @@ async def gateway(world: World, source: PartitionSource, folder: Path, **options
     app = web.Application()
     await backend.setup(app)
     backend.app = app
-    for name in ("create_cluster", "create_worker", "update_cluster", "update_worker", "update_workers"):
-        _count_steps(backend.db, name, world)
     try:
         yield backend
     finally:
@@ -233,16 +197,6 @@ async def gateway(world: World, source: PartitionSource, folder: Path, **options
         await asyncio.gather(*others, return_exceptions=True)
         await backend.session.close()
         backend.db.db.dispose()
-
-
-def _count_steps(database: Any, name: str, world: World) -> None:  # noqa: ANN401 - no types
-    method = getattr(database, name)
-
-    def counted(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as the method
-        world.step()
-        return method(*arguments, **options)
-
-    setattr(database, name, counted)
 
 
 async def ready(backend: Any) -> None:  # noqa: ANN401 - no types
@@ -314,7 +268,7 @@ def test_denied_workers_wait(world: World, folder: Path) -> None:
             assert backend.db.get_cluster(ben).worker_start_failure_count == 0
             assert world.most == {"ana": 4, "ben": 5, "all": 7}
             check_agreement(partition, world)
-            with pytest.raises(base.PublicException, match=r"^The limit of the group lab allows .* has ended\.$"):
+            with pytest.raises(base.PublicException, match=r"^Your limit allows 5 cores .* has ended\.$"):
                 await backend.start_cluster(BEN, {})
             check_agreement(partition, world)
             # The denied cluster has left nothing but an expired record.
@@ -424,29 +378,28 @@ def test_an_outage(world: World, folder: Path) -> None:
     run(work)
 
 
-#: Every second step of the scenario. The order of the steps differs between runs, because the gateway has many tasks.
-STEPS: Final = range(0, 120, 2)
+#: The times of kills, in milliseconds after the beginning of a scenario that takes about 200.
+TIMES: Final = range(0, 240, 8)
 
 
-@pytest.mark.parametrize("steps", STEPS)
-def test_killed_between_two_steps(world: World, folder: Path, steps: int) -> None:
-    """After a kill between two steps, the limits hold, nothing is lost, and everything ends without a leak."""
+@pytest.mark.parametrize("time", TIMES)
+def test_killed_at_some_time(world: World, folder: Path, time: int) -> None:
+    """After a kill at any time, the limits hold, nothing is lost, and everything ends without a leak."""
+
+    async def scenario(backend: Any) -> None:  # noqa: ANN401 - no types
+        name = await started(backend, ANA, 2)
+        await backend.until(lambda: len(world.workers) == 2, "the workers run")
+        other = await started(backend, BEN, 9)
+        await backend.until(lambda: len(world.workers_of(other)) == 3, "the workers that fit run")
+        world.wishes[name] = 1
+        await backend.until(lambda: len(world.workers_of(other)) == 4, "one more runs")
+        await backend.stop_cluster(name)
+        await backend.until(lambda: name not in world.wishes, "the cluster ends")
 
     async def first(partition: AbstractPartition) -> None:
-        async with gateway(world, source_of(partition, world), folder) as backend:
+        async with gateway(world, source_of(partition), folder) as backend:
             await ready(backend)
-            world.steps = steps
-            try:
-                name = await started(backend, ANA, 2)
-                await backend.until(lambda: len(world.workers) == 2, "the workers run")
-                other = await started(backend, BEN, 9)
-                await backend.until(lambda: len(world.workers_of(other)) == 3, "the workers that fit run")
-                world.wishes[name] = 1
-                await backend.until(lambda: len(world.workers_of(other)) == 4, "one more runs")
-                await backend.stop_cluster(name)
-                await backend.until(lambda: name not in world.wishes, "the cluster ends")
-            except Killed:
-                pass
+            await asyncio.wait([asyncio.create_task(scenario(backend))], timeout=time / 1000)
 
     async def second(partition: AbstractPartition) -> None:
         async with gateway(world, source_of(partition), folder) as backend:
@@ -469,7 +422,6 @@ def test_killed_between_two_steps(world: World, folder: Path, steps: int) -> Non
 
     with open_partition(folder / "ledger", PARTITION) as partition:
         run(lambda: first(partition))
-    world.steps = None
     with open_partition(folder / "ledger", PARTITION) as partition:
         run(lambda: second(partition))
     assert world.most.pop("all") <= 8
@@ -490,8 +442,9 @@ def test_backends_without_a_database() -> None:
 
 
 @pytest.mark.parametrize("name", ["minimal", "shared"])
-def test_the_lines_of_the_page(name: str) -> None:
+def test_the_lines_of_the_page(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines of the examples limit a backend."""
+    monkeypatch.chdir(EXAMPLES / "dask_gateway")
     config = Config()
     exec((EXAMPLES / "dask_gateway" / f"{name}.py").read_text("utf-8"), {"c": config})  # noqa: S102 - as the gateway does
     assert issubclass(config.DaskGateway.backend_class, db_base.DBBackendBase)

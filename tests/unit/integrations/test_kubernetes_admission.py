@@ -207,12 +207,9 @@ def test_requests_without_a_charge(ask: Ask, partition: Partition, options: dict
     "body",
     [
         b"",
-        b"{}",
-        b"[]",
         b"[" * 100_000,
         b'{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {"uid": "a"}}',
         b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
-        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": 1}}',
         b" " * (9 * 2**20),
     ],
 )

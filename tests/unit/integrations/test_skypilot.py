@@ -180,11 +180,9 @@ def test_list_of_clusters(policy: Policy) -> None:
 @pytest.mark.parametrize(
     ("resources", "usage"),
     [
-        ({}, {"vcore": 0}),
         ({"cpus": 0.5, "memory": "1.5"}, {"vcore": 500, "memory": 3 * 2**29}),
         ({"cpus": "4+", "memory": "2x"}, {"vcore": 4000, "memory": 2**33}),
         ({"accelerators": {"L4": 0.5}}, {"L4": 1, "gpu": 1}),
-        ({"accelerators": {"tpu-v4-8": 1}}, {"tpu-v4-8": 1, "gpu": 0}),
         (
             {"cpus": "4", "any_of": [{"accelerators": {"A100": 1}}, {"accelerators": {"L4": 4}}]},
             {"A100": 1, "L4": 4, "gpu": 4, "vcore": 4000},

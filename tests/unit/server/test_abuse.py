@@ -123,12 +123,9 @@ def test_clients_that_go_away() -> None:
     ("headers", "status"),
     [
         ({"content-encoding": "gzip"}, 415),
-        ({"content-encoding": "identity, Gzip"}, 415),
         ({"content-encoding": "Identity"}, 200),
-        ({"content-type": "application/json; charset=utf-16"}, 415),
         ({"content-type": 'application/json; a=b; Charset="latin-1"'}, 415),
         ({"content-type": 'Application/JSON;charset="UTF-8"'}, 200),
-        ({"content-type": "application/json; charset=us-ascii"}, 200),
     ],
 )
 def test_encodings(headers: dict[str, str], status: int) -> None:

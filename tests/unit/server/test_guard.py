@@ -41,7 +41,14 @@ def code(rest: TestClient, path: str, headers: Mapping[str, str]) -> tuple[int, 
 @pytest.mark.parametrize("path", PATHS)
 def test_another_host(rest: TestClient, path: str) -> None:
     """A request for another host is refused on every path."""
-    for host in ("evil.example", "localhost.evil.example", "1.2.3.4", "[2001:db8::1]", "testserver.x:80"):
+    for host in (
+        "evil.example",
+        "evillocalhost",
+        "localhost.evil.example",
+        "1.2.3.4",
+        "[2001:db8::1]",
+        "testserver.x:80",
+    ):
         assert code(rest, path, {"host": host}) == (421, "host-unknown")
 
 

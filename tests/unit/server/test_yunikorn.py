@@ -141,8 +141,6 @@ def test_lists_are_not_empty() -> None:
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        (f"{YUNIKORN}/usage/user/nobody", 404),
-        (f"{YUNIKORN}/queue/root.none", 404),
         (f"{YUNIKORN}/queue/root..x", 400),
         (f"{YUNIKORN}/applications/sleeping", 400),
         (f"{YUNIKORN}/applications/active?status=sleeping", 400),

@@ -113,7 +113,6 @@ def test_a_service_of_the_next_version(service: Service, monkeypatch: pytest.Mon
     ("is_greeted", "data"),
     [
         (False, b"hello\n"),
-        (False, b'["call",1,0,"release",{}]\n'),
         (False, b'["hello"]\n'),
         (False, b"\xff\n"),
         (False, b"x" * 70_000),

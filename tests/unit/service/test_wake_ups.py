@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from time import monotonic
 
 import pytest
 
@@ -162,20 +161,6 @@ def test_a_lost_connection_loses_no_request(tmp_path: Path) -> None:
             client.send(["wait"])
             client.call(2, "release", allocation_id="a")
             assert client.answers(1) == {2: ("result", True)}
-
-
-def test_clients_of_a_standby_wait_at_the_leader(tmp_path: Path) -> None:
-    """A reader may wait, too; a process that stands by sends it to the leader."""
-    with (
-        running(tmp_path, store="store") as leader,
-        running(tmp_path, "t", store="store") as standby,
-        started(leader) as partition,
-        connect(f"{standby.addresses[0]},{leader.addresses[0]}", read_only=True) as reader,
-    ):
-        assert partition.request("a", "app", HALF)
-        began = monotonic()
-        assert ids(reader.waiting_list().wait(PATIENCE)) == ["a"]
-        assert monotonic() - began < PATIENCE
 
 
 def test_a_reserved_request_wakes(tmp_path: Path) -> None:

@@ -204,9 +204,7 @@ def test_what_is_not_printable() -> None:
         (0, "0s"),
         (59.4, "59s"),
         (59.6, "1m 00s"),
-        (3599, "59m 59s"),
         (3600, "1h 00m"),
-        (86399, "23h 59m"),
         (10**9, "11,574d"),
     ],
 )
@@ -221,8 +219,6 @@ def test_brief_time(seconds: float, text: str) -> None:
         ("vcore", 0, "0"),
         ("vcore", 1_500_000, "1,500"),
         ("vcore", 1, "0.001"),
-        ("memory", 0, "0"),
-        ("memory", 1023, "1,023"),
         ("memory", 1500 * 2**30, "1.46Ti"),
         ("memory", 2**80, "1,048,576Ei"),
         ("nvidia.com/gpu", 12_000, "12,000"),
