@@ -22,13 +22,13 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any, Final, TypeAlias, final
 
-from ugm.identity import ROOT
+from ugm.identity import ROOT, ancestors
 from ugm.model import UserRank
-from ugm.ordering.ratios import ZERO_RATIO, Ratio, fair_maximum, shares
+from ugm.ordering.ratios import ZERO_RATIO, Ratio, shares
 from ugm.ordering.sort_settings import QueueSettings
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.state import PartitionState
-from ugm.partition.ordering.request_classes import RequestClass, RequestClasses, WaitingRequest
+from ugm.partition.ordering.request_classes import RequestClass, RequestClasses, WaitingRequest, guaranteed
 from ugm.queues.tree import Queue
 
 __all__ = ["CandidateOrder", "UndecidedError"]
@@ -73,21 +73,16 @@ class CandidateOrder:
         #: The candidates of each queue, as a heap, and the children with candidates.
         self._heaps: Final[dict[str, list[Candidate]]] = {}
         self._children: Final[dict[str, dict[str, None]]] = {ROOT: {}}
-        #: The values of the applications and queues that were compared, until a grant changes them.
+        self._parts: Final = requests.parts
+        #: The values of the applications that were compared, until a grant changes them.
         self._values: Final[dict[str, Any]] = {}
-        self._ratios: Final[dict[str, Ratio]] = {}
-        #: The usage of the queues that were compared, and the oldest requests below queues.
-        self._used: Final[dict[str, dict[str, int]]] = {}
+        #: The oldest requests below queues.
         self._oldest: Final[dict[str, tuple[float, float]]] = {}
         #: The last granted request of each application and queue.
         self._granted: Final[dict[str, WaitingRequest]] = {}
         self._is_only_priority: Final = len(requests.priorities) == 1
         #: Whether the age of the applications alone decides, so that all candidates are in one heap.
-        self._is_flat: Final = (
-            self._is_only_priority
-            and settings.is_by_submission
-            and not any(state.tree.queues[path].children for path in self._in_queue)
-        )
+        self._is_flat: Final = self._is_only_priority and settings.is_by_submission and not requests.is_nested
         if self._is_flat and (heap := [(0, one.requests[0], 0, one) for one in classes]):
             heapify(heap)
             self._heaps[ROOT] = heap
@@ -132,15 +127,14 @@ class CandidateOrder:
             self._end(path)
         return found
 
-    def drop(self, classes: Collection[RequestClass]) -> None:
-        """Leave out some classes."""
-        for path in {ROOT if self._is_flat else one.queue_path for one in classes}:
-            heap = self._heaps.get(path)
-            if heap:
-                heap[:] = [one for one in heap if one[3] not in classes]
-                heapify(heap)
-                if not heap:
-                    self._end(path)
+    def keep(self, classes: Collection[RequestClass]) -> None:
+        """Leave out all classes but some."""
+        kept = frozenset(classes)
+        for path, heap in list(self._heaps.items()):
+            heap[:] = [one for one in heap if one[3] in kept]
+            heapify(heap)
+            if not heap:
+                self._end(path)
 
     def _end(self, path: str) -> None:
         """Note that a queue has no candidates left."""
@@ -152,15 +146,11 @@ class CandidateOrder:
 
     def grant(self, request: WaitingRequest) -> None:
         """Follow the grant of a request that was taken out."""
-        path, usage = self._state.applications[request.row.application_id].row.queue_path, request.row.usage.amounts
+        path = self._state.applications[request.row.application_id].row.queue_path
         self._granted[request.row.application_id] = request
-        for queue in self._state.tree.queues[path].lineage():
-            self._granted[queue.queue_path] = request
-            self._ratios.pop(queue.queue_path, None)
-            used = self._used.get(queue.queue_path)
-            if used is not None:
-                for name, amount in usage.items():
-                    used[name] = used.get(name, 0) + amount
+        self._parts.forget(path)
+        for above in ancestors(path):
+            self._granted[above] = request
         if self._settings.of(path).policy == "fair" and path in self._heaps:
             # Other classes may have requests of the same application.
             self._values.pop(request.row.application_id, None)
@@ -252,25 +242,10 @@ class CandidateOrder:
             rank = self._rank()
             return 0 if rank is None else rank.position_of_user(application.row.user.name)
         queue = self._state.tree.queues[path]
-        return shares(application.held() or _NOTHING, _guaranteed(queue), self._fair_maximum(queue))
+        return shares(application.held() or _NOTHING, guaranteed(queue), self._parts.fair_maximum(queue))
 
     def _ratio(self, above: str, path: str) -> Ratio:
         """Return the part that a queue uses."""
         if self._settings.of(above).by_submission:
             return ZERO_RATIO
-        found = self._ratios.get(path)
-        if found is None:
-            queue, used = self._state.tree.queues[path], self._used.get(path)
-            if used is None:
-                used = self._used[path] = dict(queue.usage() if queue.counter is None else queue.counter.used())
-            found = self._ratios[path] = Ratio.used(used, _guaranteed(queue), self._fair_maximum(queue))
-        return found
-
-    def _fair_maximum(self, queue: Queue) -> Mapping[str, int]:
-        below = [one.quota.max_resources for one in queue.lineage()][-2::-1]
-        return fair_maximum([self._state.tree.cluster, *below])
-
-
-def _guaranteed(queue: Queue) -> Mapping[str, int]:
-    guaranteed = queue.quota.guaranteed
-    return _NOTHING if guaranteed is None else guaranteed.amounts
+        return self._parts.of(self._state.tree.queues[path])

@@ -3,8 +3,9 @@
 The problem: after a release, nearly all waiting requests are still blocked, and testing each of them takes too long.
 
 The idea: requests of equal size and priority to which all limits give the same answer form a class. One test decides
-about a class. A class that a limit denies is blocked until the owner of the limit has room for its size again. All
-other classes are open. A request that was woken takes no part until something is released.
+about a class. Each class belongs to the limit that has denied it last. All classes of one limit and size are blocked
+until the owner of the limit has room for the size again; then all of them are open, in one step. A request that was
+woken takes no part until something is released.
 
 Invariant: a blocked request is denied. An open request may fit.
 """
@@ -12,24 +13,27 @@ Invariant: a blocked request is denied. An open request may fit.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.counters import Counter, fits
 from ugm.decision import Violation
 from ugm.identity import TrackingType, ancestors
+from ugm.ordering.ratios import Ratio, fair_maximum
 from ugm.partition.admission.admission import AdmissionControl
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation
+from ugm.queues.tree import Queue, QueueTree
 from ugm.resources import Resource
 
-__all__ = ["BlockingLimit", "Owner", "RequestClass", "RequestClasses", "WaitingRequest", "owners_of"]
+__all__ = ["BlockingLimit", "Owner", "RequestClass", "RequestClasses", "WaitingRequest", "guaranteed", "owners_of"]
 
 #: The owner of limits: the kind and the name, for example ``("user", "ana")``; the name of a queue is its path.
 Owner: TypeAlias = tuple[str, str]
 
+_NOTHING: Final[Mapping[str, int]] = {}
 _OWN_LIMITS: Final = frozenset((TrackingType.USER, TrackingType.GROUP, TrackingType.QUEUE))
 
 
@@ -45,30 +49,40 @@ class WaitingRequest(NamedTuple):
 
 @final
 class BlockingLimit:
-    """A limit that denies all requests of one size.
+    """A limit with the requests of one size that it has denied.
 
     Attributes:
         owner: the owner of the limit.
         size: the denied usage.
         counter: the counter that limits the amounts; None for the number of running applications, or for a model.
         resource: the resource that a limit of a quota model is about.
-        classes: the classes that it blocks.
+        queue_path: the queue of a limit without a counter.
+        classes: the classes that it has denied last.
+        is_open: whether it may have room for the size.
     """
 
-    __slots__ = ("classes", "counter", "owner", "resource", "size")
+    __slots__ = ("classes", "counter", "is_open", "owner", "queue_path", "resource", "size")
 
     def __init__(
-        self, owner: Owner, size: Resource, counter: Counter | None = None, resource: str | None = None
+        self,
+        owner: Owner,
+        size: Resource,
+        counter: Counter | None = None,
+        *,
+        resource: str | None = None,
+        queue_path: str = "",
     ) -> None:
         self.owner: Final = owner
         self.size: Final = size
         self.counter: Final = counter
         self.resource: Final = resource
+        self.queue_path: Final = queue_path
         self.classes: Final[dict[RequestClass, None]] = {}
+        self.is_open: bool = False
 
     def key(self) -> tuple[object, ...]:
         """Return a value that two limits have in common if they deny the same requests."""
-        return self.counter, self.resource, self.size
+        return self.counter, self.resource, self.queue_path, self.size
 
 
 class _Facts(NamedTuple):
@@ -99,18 +113,53 @@ class RequestClass:
         size: their usage.
         priority: their priority.
         requests: those that were not woken, in the order of their applications.
-        limit: the limit that blocks them, or has blocked them last; None if none has.
+        limit: the limit that has denied them last, or one that is always open.
     """
 
     __slots__ = ("key", "limit", "priority", "queue_path", "requests", "size")
 
-    def __init__(self, key: tuple[object, ...], row: Allocation, queue_path: str) -> None:
+    def __init__(self, key: tuple[object, ...], row: Allocation, queue_path: str, limit: BlockingLimit) -> None:
         self.key: Final = key
         self.queue_path: Final = queue_path
         self.size: Final = row.usage
         self.priority: Final = row.priority
         self.requests: Final[list[WaitingRequest]] = []
-        self.limit: BlockingLimit | None = None
+        self.limit: BlockingLimit = limit
+
+
+@final
+class UsedParts:
+    """The parts that queues use, by which a queue compares its children. They are kept until usage changes.
+
+    Args:
+        tree: the queues.
+    """
+
+    def __init__(self, tree: QueueTree) -> None:
+        self._tree: Final = tree
+        self._known: Final[dict[str, Ratio]] = {}
+
+    def of(self, queue: Queue) -> Ratio:
+        """Return the part that a queue uses."""
+        found = self._known.get(queue.queue_path)
+        if found is None:
+            used = queue.usage() if queue.counter is None else queue.counter.used()
+            found = self._known[queue.queue_path] = Ratio.used(used, guaranteed(queue), self.fair_maximum(queue))
+        return found
+
+    def forget(self, queue_path: str) -> None:
+        """Compute the parts of a queue and of those above it again, because their usage changes."""
+        for path in ancestors(queue_path):
+            self._known.pop(path, None)
+
+    def forget_all(self) -> None:
+        """Compute the parts of all queues again."""
+        self._known.clear()
+
+    def fair_maximum(self, queue: Queue) -> Mapping[str, int]:
+        """Return the maximum that the part of a queue refers to."""
+        below = [one.quota.max_resources for one in queue.lineage()][-2::-1]
+        return fair_maximum([self._tree.cluster, *below])
 
 
 @final
@@ -118,15 +167,15 @@ class RequestClasses:
     """All pending requests in their classes; the caller holds the lock.
 
     Attributes:
-        open: the classes that may fit.
         offered: the requests that were woken since something was released.
         in_queue: all requests by queue and priority, in the order of their applications.
         priorities: the number of requests of each priority.
+        parts: the parts that queues use.
     """
 
     __slots__ = (
-        *("_admission", "_blocked", "_blocked_by_models", "_by_id", "_classes", "_facts", "_models", "_of_application"),
-        *("_state", "in_queue", "offered", "open", "priorities"),
+        *("_admission", "_by_id", "_classes", "_facts", "_is_nested", "_limits", "_limits_of_models", "_models"),
+        *("_of_application", "_open", "_state", "_untested", "in_queue", "offered", "parts", "priorities"),
     )
 
     def __init__(self, state: PartitionState, models: ModelSet, admission: AdmissionControl) -> None:
@@ -138,17 +187,32 @@ class RequestClasses:
         #: The requests with their classes, by id, and the ids by application.
         self._by_id: Final[dict[str, tuple[RequestClass, WaitingRequest]]] = {}
         self._of_application: Final[dict[str, dict[str, None]]] = {}
-        #: The limits that block classes, by owner and key: those of the partition, and those of quota models.
-        self._blocked: Final[dict[Owner, dict[tuple[object, ...], BlockingLimit]]] = {}
-        self._blocked_by_models: Final[dict[Owner, dict[tuple[object, ...], BlockingLimit]]] = {}
-        self.open: Final[dict[RequestClass, None]] = {}
+        #: The limits that have denied classes, by owner and key: those of the partition, and those of quota models.
+        self._limits: Final[dict[Owner, dict[tuple[object, ...], BlockingLimit]]] = {}
+        self._limits_of_models: Final[dict[Owner, dict[tuple[object, ...], BlockingLimit]]] = {}
+        #: Has the classes that no limit has denied.
+        self._untested: Final = BlockingLimit(("", ""), Resource())
+        self._untested.is_open = True
+        #: The limits that are open.
+        self._open: Final[dict[BlockingLimit, None]] = {self._untested: None}
+        #: Whether a queue has requests above another one with requests; None if it is unknown.
+        self._is_nested: bool | None = None
         self.offered: Final[set[str]] = set()
         self.in_queue: Final[dict[str, dict[int, list[WaitingRequest]]]] = {}
         self.priorities: Final[dict[int, int]] = {}
+        self.parts: Final = UsedParts(state.tree)
 
     def class_of(self, allocation_id: str) -> RequestClass:
         """Return the class of a pending request."""
         return self._by_id[allocation_id][0]
+
+    @property
+    def is_nested(self) -> bool:
+        """True if a queue has requests above another one with requests."""
+        if self._is_nested is None:
+            paths = self.in_queue
+            self._is_nested = any(above in paths and above != path for path in paths for above in ancestors(path))
+        return self._is_nested
 
     # Woken requests
 
@@ -165,37 +229,55 @@ class RequestClasses:
 
     # Blocked classes
 
-    def block(self, found: RequestClass, limit: BlockingLimit) -> None:
-        """Let a limit block an open class."""
-        self._block(limit, [found])
+    def open_classes(self) -> list[RequestClass]:
+        """Return the classes that may fit."""
+        return [found for limit in self._open for found in limit.classes]
 
-    def block_again(self) -> set[RequestClass]:
-        """Block and return the open classes that the limit denies now that has blocked them last."""
-        blocked = set[RequestClass]()
-        by_limit: dict[BlockingLimit, list[RequestClass]] = {}
-        for found in self.open:
-            if found.limit is not None:
-                by_limit.setdefault(found.limit, []).append(found)
-        for limit, classes in by_limit.items():
-            if not self._has_room(limit):
-                self._block(limit, classes)
-                blocked.update(classes)
-        return blocked
+    @property
+    def has_open(self) -> bool:
+        """True if a class may fit."""
+        return any(limit.classes for limit in self._open)
+
+    def block(self, found: RequestClass, limit: BlockingLimit) -> None:
+        """Let a limit block an open class, which it denies, with all that it has denied before."""
+        known = self._limits if limit.resource is None else self._limits_of_models
+        limit = known.setdefault(limit.owner, {}).setdefault(limit.key(), limit)
+        if found.limit is not limit:
+            self._take_out(found)
+            found.limit = limit
+            limit.classes[found] = None
+        self._close(limit)
+
+    def block_again(self) -> bool:
+        """Block the open classes that their limits deny now, and return whether there are any."""
+        full = [limit for limit in self._open if limit is not self._untested and not self._has_room(limit)]
+        for limit in full:
+            self._close(limit)
+        return bool(full)
 
     def blocked_by_queues(self) -> Iterator[RequestClass]:
         """Yield the classes that limits of queues block."""
-        for (kind, _), limits in self._blocked.items():
+        for (kind, _), limits in self._limits.items():
             if kind == TrackingType.QUEUE:
                 for limit in limits.values():
-                    yield from limit.classes
+                    if not limit.is_open:
+                        yield from limit.classes
 
-    def _block(self, limit: BlockingLimit, classes: Iterable[RequestClass]) -> None:
-        blocked = self._blocked if limit.resource is None else self._blocked_by_models
-        limit = blocked.setdefault(limit.owner, {}).setdefault(limit.key(), limit)
-        for found in classes:
-            del self.open[found]
-            found.limit = limit
-            limit.classes[found] = None
+    def _close(self, limit: BlockingLimit) -> None:
+        limit.is_open = False
+        self._open.pop(limit, None)
+
+    def _take_out(self, found: RequestClass) -> None:
+        """Take a class out of its limit, which is forgotten if it is the last one."""
+        limit = found.limit
+        del limit.classes[found]
+        if limit.classes or limit is self._untested:
+            return
+        self._open.pop(limit, None)
+        known = self._limits if limit.resource is None else self._limits_of_models
+        del known[limit.owner][limit.key()]
+        if not known[limit.owner]:
+            del known[limit.owner]
 
     def limit_of(self, application: Application, denial: Violation, size: Resource) -> BlockingLimit | None:
         """Return the limit that has denied a size; None if it is unknown when it has room again."""
@@ -203,7 +285,7 @@ class RequestClasses:
         if kind in _OWN_LIMITS:
             chain = () if resource is None else self._state.holding_of(application).chain()
             owned = (one for one in chain if (one.queue_path, one.owner.name, one.owner.kind) == (path, name, kind))
-            return BlockingLimit((kind, name), size, next(owned, None))
+            return BlockingLimit((kind, name), size, next(owned, None), queue_path=path)
         room = None if resource is None else self._models.room(kind, name, resource)
         return None if room is None or room >= requested else BlockingLimit((kind, name), size, resource=resource)
 
@@ -213,19 +295,17 @@ class RequestClasses:
         return [] if facts is None else owners_of(facts.user, facts.group, facts.queue_path)
 
     def reopen(self, owners: Collection[Owner]) -> None:
-        """Open the classes that limits of some owners or of quota models block, if the limits may have room."""
-        self._reopen(self._blocked, owners)
-        self._reopen(self._blocked_by_models, list(self._blocked_by_models))
-
-    def _reopen(self, blocked: dict[Owner, dict[tuple[object, ...], BlockingLimit]], owners: Collection[Owner]) -> None:
+        """Open the classes of the limits of some owners, and of quota models, that may have room."""
         for owner in owners:
-            limits = blocked.get(owner, {})
-            for key, limit in [item for item in limits.items() if self._has_room(item[1])]:
-                del limits[key]
-                self.open.update(limit.classes)
-                limit.classes.clear()
-                if not limits:
-                    del blocked[owner]
+            self._open_limits(self._limits.get(owner, {}))
+        for limits in self._limits_of_models.values():
+            self._open_limits(limits)
+
+    def _open_limits(self, limits: Mapping[tuple[object, ...], BlockingLimit]) -> None:
+        for limit in limits.values():
+            if not limit.is_open and self._has_room(limit):
+                limit.is_open = True
+                self._open[limit] = None
 
     def _has_room(self, limit: BlockingLimit) -> bool:
         if limit.resource is not None:
@@ -239,6 +319,8 @@ class RequestClasses:
         """Follow the changed requests of an application, or all of them if the application has changed."""
         application, before = self._state.applications.get(application_id), self._facts.pop(application_id, None)
         known = self._of_application.get(application_id, {})
+        if before is not None:
+            self.parts.forget(before.queue_path)
         if application is None:
             for name in list(known):
                 self._forget(application_id, name)
@@ -248,6 +330,7 @@ class RequestClasses:
         path, is_running = row.queue_path, application.holding is not None
         facts = _Facts(row.number, row.user.name, row.group or "", path, is_running, is_single)
         self._facts[application_id] = facts
+        self.parts.forget(path)
         if facts != before:
             request_ids = {**known, **pending}
         for name in request_ids:
@@ -263,11 +346,13 @@ class RequestClasses:
     def _add(self, application_id: str, facts: _Facts, row: Allocation) -> None:
         name = row.allocation_id
         key = (*facts[1:5], application_id if facts.is_single else "", row.usage, row.priority)
-        found = self._classes.get(key) or RequestClass(key, row, facts.queue_path)
+        found = self._classes.get(key) or RequestClass(key, row, facts.queue_path, self._untested)
         request = WaitingRequest(facts.number, self._state.tables.requests[name].number, row)
         self._by_id[name] = found, request
         self._of_application.setdefault(application_id, {})[name] = None
-        insort(self.in_queue.setdefault(facts.queue_path, {}).setdefault(row.priority, []), request)
+        if facts.queue_path not in self.in_queue:
+            self.in_queue[facts.queue_path], self._is_nested = {}, None
+        insort(self.in_queue[facts.queue_path].setdefault(row.priority, []), request)
         self.priorities[row.priority] = self.priorities.get(row.priority, 0) + 1
         if name not in self.offered:
             self._insert(found, request)
@@ -281,6 +366,7 @@ class RequestClasses:
         _discard(in_queue, found.priority, request)
         if not in_queue:
             del self.in_queue[found.queue_path]
+            self._is_nested = None
         self.priorities[found.priority] -= 1
         if not self.priorities[found.priority]:
             del self.priorities[found.priority]
@@ -293,7 +379,8 @@ class RequestClasses:
         found = self._classes.setdefault(found.key, found)
         self._by_id[request.row.allocation_id] = found, request
         if not found.requests:
-            self.open[found] = None
+            found.limit = self._untested
+            found.limit.classes[found] = None
         insort(found.requests, request)
 
     def _remove(self, found: RequestClass, request: WaitingRequest) -> None:
@@ -301,10 +388,7 @@ class RequestClasses:
         if found.requests:
             return
         del self._classes[found.key]
-        if found in self.open:
-            del self.open[found]
-        elif found.limit is not None:
-            del found.limit.classes[found]
+        self._take_out(found)
 
 
 def _discard(lists: dict[int, list[WaitingRequest]], priority: int, request: WaitingRequest) -> None:
@@ -312,3 +396,9 @@ def _discard(lists: dict[int, list[WaitingRequest]], priority: int, request: Wai
     del requests[bisect_left(requests, request)]
     if not requests:
         del lists[priority]
+
+
+def guaranteed(queue: Queue) -> Mapping[str, int]:
+    """Return the guarantee of a queue; empty for none."""
+    amounts = queue.quota.guaranteed
+    return _NOTHING if amounts is None else amounts.amounts

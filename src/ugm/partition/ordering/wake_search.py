@@ -16,6 +16,7 @@ one after a change of queues, limits or nodes read everything.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 from typing import Final, final
 
@@ -108,6 +109,7 @@ class WakeSearch:
             self._charges.forget()
             raise
         for row in woken:
+            self._classes.parts.forget(self._state.owner(row).row.queue_path)
             self._classes.offer(row.allocation_id)
         return tuple(row.request for row in woken)
 
@@ -135,38 +137,38 @@ class WakeSearch:
         Raises:
             UndecidedError: requests that do not fit decide about the order.
         """
-        woken, by_priority = list[Allocation](), dict[int, list[RequestClass]]()
-        for one in self._candidates():
-            by_priority.setdefault(one.priority, []).append(one)
+        woken = list[Allocation]()
         rank = cache(self._rank)
-        for priority in sorted(by_priority, reverse=True):
-            candidates = self._candidates()
-            classes = [one for one in by_priority[priority] if one in candidates]
+        for priority in sorted(self._classes.priorities, reverse=True):
+            classes = [one for one in self._candidates() if one.priority == priority]
             order = CandidateOrder(self._state, self._settings, rank, self._classes, priority, classes)
             while (first := order.pop()) is not None:
                 _, request, position, found = first
-                if found in self._classes.open and self._is_granted(found, request.row):
+                if found.limit.is_open and self._is_granted(found, request.row):
                     woken.append(request.row)
                     order.grant(request)
-                    blocked = self._classes.block_again()
+                    has_blocked = self._classes.block_again()
                     if self._is_reserving and self._reservations.have_ended():
                         # Another request may get the reservation, but none that comes earlier.
                         raise UndecidedError
-                    order.drop(blocked.difference(self._candidates()) if self._is_reserving else blocked)
+                    if not (self._is_reserving or self._classes.has_open):
+                        return woken
+                    if has_blocked:
+                        order.keep(self._candidates())
                 elif self._is_reserving:
                     self._reservations.note_blocked(request.row)
-                if found in self._classes.open:
+                if found.limit.is_open:
                     order.push(found, position + 1)
         return woken
 
-    def _candidates(self) -> dict[RequestClass, None]:
+    def _candidates(self) -> Collection[RequestClass]:
         """Return the classes with requests that may fit, or that may get a reservation."""
+        found = self._classes.open_classes()
         free = self._reservations.free() if self._is_reserving else None
-        if not free:
-            return self._classes.open
-        blocked = self._classes.blocked_by_queues()
-        may_reserve = (one for one in blocked if not free.isdisjoint(ancestors(one.queue_path)))
-        return self._classes.open | dict.fromkeys(may_reserve)
+        if free:
+            blocked = self._classes.blocked_by_queues()
+            found += (one for one in blocked if not free.isdisjoint(ancestors(one.queue_path)))
+        return found
 
     def _rank(self) -> UserRank | None:
         read = rank_of(self._state)
@@ -175,6 +177,7 @@ class WakeSearch:
     def _start_again(self) -> None:
         """Undo a pass that has not ended."""
         self._charges.refund_all()
+        self._classes.parts.forget_all()
         self._reopen()
         if self._is_reserving:
             self._reservations.abandon_trial()
@@ -185,14 +188,14 @@ class WakeSearch:
         state, offered = self._state, self._classes.offered
         order = PendingOrder(OrderCopy.of_pending(state, for_keys=False), {})
         woken: list[Allocation] = []
-        while self._classes.open or self._is_reserving:
+        while self._is_reserving or self._classes.has_open:
             application = order.tree.first()
             request = None if application is None else application.next()
             if application is None or request is None:
                 break
             row = state.allocations[request.allocation_id]
             found = self._classes.class_of(row.allocation_id)
-            is_open = found in self._classes.open and row.allocation_id not in offered
+            is_open = found.limit.is_open and row.allocation_id not in offered
             if is_open and self._is_granted(found, row):
                 woken.append(row)
                 order.tree.grant(application, request)
