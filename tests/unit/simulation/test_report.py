@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from ugm import Resource
-from ugm.cli.report.amounts import brief_time
+from ugm.cli.output import brief_time
 from ugm.cli.report.terminal import render
 from ugm.identity import TrackingType
 from ugm.resources import brief_amount

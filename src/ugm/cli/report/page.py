@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Final
 
-from ugm.cli.output import counted
-from ugm.cli.report.amounts import brief_time, peak_share
+from ugm.cli.output import brief_time, counted, peak_share
 from ugm.cli.report.plots import Markup, TimeAxis, element, joined, limit_figure, total_figure
 from ugm.cli.report.sections import (
     Bars,

@@ -15,7 +15,7 @@ from html import escape
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
-from ugm.cli.report.amounts import amount_of, brief_time, limit_value, peak_share, percent, share_of, whose
+from ugm.cli.output import amount_of, brief_time, limit_value, peak_share, percent, share_of, whose
 from ugm.configuration.schedules import LAST_SECOND
 from ugm.errors import printable
 from ugm.identity import WILDCARD

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from ugm.cli.output import counted
-from ugm.cli.report.amounts import (
+from ugm.cli.output import (
     amount_of,
     amount_time,
     brief_time,
+    counted,
     holder,
     limit_value,
     peak_share,

@@ -232,25 +232,14 @@ class Routes:
             summary = (inspect.getdoc(function) or name).partition("\n")[0]
             parameters = hints.get("query") or msgspec.defstruct(name, fields, forbid_unknown_fields=True)
             found: dict[str, Any] = {
+                **options,
+                "prefix": self._prefix,
                 "body": hints.get("body"),
                 "reads_config": "text" in hints,
                 "is_query": "query" in hints,
                 "needs_call": "call" in hints,
             }
-            self.add(
-                Route(
-                    method,
-                    path,
-                    function,
-                    name,
-                    summary,
-                    parameters,
-                    hints["return"],
-                    prefix=self._prefix,
-                    **found,
-                    **options,
-                )
-            )
+            self.add(Route(method, path, function, name, summary, parameters, hints["return"], **found))
             return function
 
         return decorate
