@@ -211,11 +211,6 @@ class PartitionModel(PartitionModelState):
         return known.state is not _PENDING
 
     @staticmethod
-    def _require_equal(one: Allocation, other: Allocation) -> None:
-        if one != other:
-            raise RequestError("requests", one.allocation_id, "the id stands for two allocations", "id-in-use")
-
-    @staticmethod
     def _require_same(one: Allocation, known: Allocation) -> None:
         if known[:3] != one[:3] or known[4:7] != one[4:7]:
             raise RequestError("allocation_id", one.allocation_id, "another allocation has the id", "id-in-use")
@@ -264,7 +259,8 @@ class PartitionModel(PartitionModelState):
         for one in map(self._entry, allocation_requests):
             if not self._is_repeated(one):
                 self._require_welcome(one.application_id)
-                self._require_equal(one, wanted.setdefault(one.allocation_id, one))
+                if wanted.setdefault(one.allocation_id, one) != one:
+                    raise RequestError("requests", one.allocation_id, "the id is used twice", "id-in-use")
         coming = list(wanted.values())
         denied = self._gang_denied_by_models(coming)
         applications = [self.applications[one.application_id] for one in coming]

@@ -156,19 +156,15 @@ def _in_order(
 
 def partitions(depth: int = 3) -> st.SearchStrategy[PartitionConfig]:
     """Draw a configuration with at most *depth* levels of queues, including the root."""
-    return _queues(depth).map(lambda drawn: PartitionConfig(queues=(_queue(ROOT, drawn),)))
+    return _queue(ROOT, depth).map(lambda root: PartitionConfig(queues=(root,)))
 
 
-def _queues(depth: int) -> st.SearchStrategy[tuple[tuple[LimitConfig, ...], tuple[QueueConfig, ...]]]:
-    """Draw the limits of a queue and the queues below it."""
-    if depth <= 1:
-        return st.tuples(limits(), st.just(()))
-    below = st.dictionaries(st.sampled_from(_QUEUES), _queues(depth - 1), max_size=2)
-    return st.tuples(limits(), below.map(lambda drawn: tuple(_queue(name, rest) for name, rest in drawn.items())))
-
-
-def _queue(name: str, drawn: tuple[tuple[LimitConfig, ...], tuple[QueueConfig, ...]]) -> QueueConfig:
-    return QueueConfig(name, limits=drawn[0], queues=drawn[1])
+@st.composite
+def _queue(draw: st.DrawFn, name: str, depth: int) -> QueueConfig:
+    """Draw a queue with limits, and the queues below it."""
+    below = draw(st.lists(st.sampled_from(_QUEUES), unique=True, max_size=2)) if depth > 1 else ()
+    own = draw(limits())
+    return QueueConfig(name, limits=own, queues=tuple(draw(_queue(child, depth - 1)) for child in below))
 
 
 def queue_paths(partition: PartitionConfig | None = None) -> st.SearchStrategy[str]:
