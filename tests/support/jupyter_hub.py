@@ -70,7 +70,6 @@ class Page(NamedTuple):
     """A page of the hub."""
 
     status: int
-    address: str
     text: str
 
 
@@ -205,7 +204,7 @@ class Visitor:
         self._jar: Final = CookieJar()
         self._opener: Final = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self._jar))
         self.open("/hub/login")
-        self.first: Final = self.open("/hub/login?next=%2Fhub%2Fhome", username=user, password="x")  # noqa: S106 - any
+        self.open("/hub/login?next=%2Fhub%2Fhome", username=user, password="x")  # noqa: S106 - any
 
     def open(self, path: str, **form: str) -> Page:
         """Open a page, or send a form to it."""
@@ -213,15 +212,15 @@ class Visitor:
         data = urlencode({**form, "_xsrf": token}).encode() if form else None
         try:
             with self._opener.open(self._hub.address + path, data, 60) as answer:
-                return _page(answer.status, answer.url, answer.read())
+                return _page(answer.status, answer.read())
         except urllib.error.HTTPError as error:
             with error:
-                return _page(error.code, error.url or "", error.read())
+                return _page(error.code, error.read())
 
 
-def _page(status: int, address: str, body: bytes) -> Page:
+def _page(status: int, body: bytes) -> Page:
     text = re.sub(r"(?s)<script.*?</script>|<style.*?</style>|<[^>]+>", " ", body.decode())
-    return Page(status, address, " ".join(unescape(text).split()))
+    return Page(status, " ".join(unescape(text).split()))
 
 
 def _path(user: str, server: str) -> str:

@@ -226,22 +226,14 @@ def test_description_is_served() -> None:
     ("method", "path", "status", "code"),
     [
         ("GET", "/api/v1/partition/none/queues", 404, "partition-unknown"),
-        ("GET", "/api/v1/partition/none/history", 404, "partition-unknown"),
         ("GET", "/api/v1/nothing", 404, "path-unknown"),
-        ("GET", "/nothing.html", 404, "path-unknown"),
         ("DELETE", "/api/v1/config", 405, "method-unknown"),
-        ("POST", "/", 405, "method-unknown"),
         ("GET", f"{PREFIX}/utilization/users?limit=0", 400, "query-invalid"),
-        ("GET", f"{PREFIX}/utilization/users?limit=x", 400, "query-invalid"),
         ("GET", f"{PREFIX}/utilization/users?limit=1&limit=2", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/utilization/users?most=3", 400, "query-invalid"),
         ("GET", f"{PREFIX}/limits?user=sue", 400, "query-invalid"),
         ("GET", f"{PREFIX}/history?kind=nothing", 400, "query-invalid"),
-        ("GET", f"{PREFIX}/order?tree=none", 404, "tree-unknown"),
         ("GET", f"{PREFIX}/usage_history?kind=queue&name=.", 404, "queue-unknown"),
-        ("POST", f"{PREFIX}/check", 415, "media-type"),
-        ("POST", f"{PREFIX}/plan", 415, "media-type"),
-        ("GET", f"{PREFIX}/queues?limit=3", 400, "query-invalid"),
-        ("GET", f"{PREFIX}/utilization/users?most=3", 400, "query-invalid"),
         ("GET", "/api/v1/health?x", 400, "query-invalid"),
         ("GET", f"{PREFIX}/applications?user={'a' * 257}", 400, "query-invalid"),
         ("GET", f"{YUNIKORN}/usage/user/{'a' * 257}", 400, "path-invalid"),
@@ -254,11 +246,7 @@ def test_refusals(method: str, path: str, status: int, code: str) -> None:
 
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert answer.json()["message" if path.startswith(YUNIKORN) else "detail"]
-
-
-def test_all_methods_of_a_path_are_told() -> None:
-    """The error for an unknown method of a path lists the methods of the path."""
-    assert set(client().delete("/api/v1/config").headers["allow"].split(", ")) == {"GET", "HEAD", "PUT"}
+    assert status != 405 or set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "PUT"}
 
 
 def test_a_failing_answer(caplog: pytest.LogCaptureFixture) -> None:

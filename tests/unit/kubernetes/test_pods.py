@@ -81,53 +81,41 @@ def test_pod_level_requests() -> None:
     ) == (Resource({"vcore": 5000, "memory": GIB, "hugepages-2Mi": 2**21}))
 
 
+#: The places of many errors.
+REQUESTS = "spec.containers[0].resources.requests"
+LABELS = "metadata.labels"
+NO_QUEUE = "expected queue names separated by single dots"
+
+
 @pytest.mark.parametrize(
     ("manifest", "message"),
     [
+        (pod(container(memory="1K")), f"{REQUESTS}.memory '1K': unknown suffix 'K'"),
+        (pod(container(cpu="-1")), f"{REQUESTS}.cpu '-1': expected a quantity of at least 0"),
+        (pod(container(cpu="10E")), f"{REQUESTS}.cpu '10E': expected an amount of at most 9223372036854775807"),
+        (pod(container(vcore=1)), f"{REQUESTS}.vcore 1: unknown resource in Kubernetes; expected 'cpu'"),
         (
-            pod(container(), container(memory="1K")),
-            "spec.containers[1].resources.requests.memory '1K': unknown suffix 'K'",
+            pod({"resources": {"requests": {1: 1}}}),
+            f"{REQUESTS}[1] 1: expected a resource name of 1 to 256 characters",
         ),
         (
             pod(container(), init=(container(**{"nvidia.com/gpu": True}),)),
             "spec.initContainers[0].resources.requests[nvidia.com/gpu] True: expected a text or a number",
         ),
-        (pod(container(cpu="-1")), "spec.containers[0].resources.requests.cpu '-1': expected a quantity of at least 0"),
-        (
-            pod(container(cpu="10E")),
-            "spec.containers[0].resources.requests.cpu '10E': expected an amount of at most 9223372036854775807",
-        ),
         (pod(container(), overhead=[1]), "spec.overhead [1]: expected a mapping"),
-        (pod(container(), resources={"requests": 1}), "spec.resources.requests 1: expected a mapping"),
-        (
-            pod(container(vcore=1)),
-            "spec.containers[0].resources.requests.vcore 1: unknown resource in Kubernetes; expected 'cpu'",
-        ),
-        (
-            pod({"resources": {"requests": {1: 1}}}),
-            "spec.containers[0].resources.requests[1] 1: expected a resource name of 1 to 256 characters",
-        ),
-        (pod({"resources": 5}), "spec.containers[0].resources 5: expected a mapping"),
         (pod(container(), init=({"restartPolicy": 1},)), "spec.initContainers[0].restartPolicy 1: expected a text"),
         ({"spec": {"containers": {}}}, "spec.containers {}: expected a list"),
         ({"spec": {"containers": ["a"]}}, "spec.containers[0] 'a': expected a mapping"),
         ({"kind": "Pod"}, "spec.containers None: expected at least one container"),
         ({"kind": "Deployment"}, "kind 'Deployment': expected 'Pod'"),
-        (labelled({"applicationId": 5}), "metadata.labels.applicationId 5: expected a text"),
-        (labelled([]), "metadata.labels []: expected a mapping"),
+        (labelled({"applicationId": 5}), f"{LABELS}.applicationId 5: expected a text"),
         (labelled(namespace=True), "metadata.namespace True: expected a text"),
-        (
-            labelled({"queue": "root..a"}),
-            "metadata.labels.queue 'root..a': expected queue names separated by single dots",
-        ),
-        (
-            labelled({"yunikorn.apache.org/queue": "a b"}),
-            "metadata.labels[yunikorn.apache.org/queue] 'a b': expected queue names separated by single dots",
-        ),
+        (labelled({"queue": "root..a"}), f"{LABELS}.queue 'root..a': {NO_QUEUE}"),
+        (labelled({"yunikorn.apache.org/queue": "a b"}), f"{LABELS}[yunikorn.apache.org/queue] 'a b': {NO_QUEUE}"),
     ],
 )
 def test_errors_name_the_place(manifest: Manifest, message: str) -> None:
-    """An error says where in the manifest what is wrong."""
+    """An error says where in the manifest what is wrong: a label is a text, and a queue has a possible name."""
     with pytest.raises(ManifestError) as caught:
         read_pod(manifest)
 

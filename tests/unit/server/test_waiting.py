@@ -25,25 +25,23 @@ BOB = UserGroup("bob")
 class World:
     """A partition in which sue holds 6 of 8, and bob and sue wait, and a clock that the test sets."""
 
-    def __init__(self, *, has_history: bool = True) -> None:
+    def __init__(self) -> None:
         self.now = 100.0
         history = History(clock=lambda: self.now)
-        self.partition: AbstractPartition = create_partition(CONFIGURED, subscribers=[history] if has_history else [])
+        self.partition: AbstractPartition = create_partition(CONFIGURED, subscribers=[history])
         self.partition.submit("held-app", SUE, "root.a", tags={"team": "Vision"})
         self.partition.allocate("held", "held-app", Resource(memory=6))
         self.now = 110.0
         self.partition.submit("later", BOB, "root.a")
         self.partition.request("b-1", "later", Resource(memory=4))
-        if has_history:
-            wait_for_requests(history, 1)
+        wait_for_requests(history, 1)
         self.now = 120.0
         self.partition.request("s-1", "held-app", Resource(memory=3))
         self.partition.request("s-2", "held-app", Resource(memory=1))
-        if has_history:
-            wait_for_requests(history, 3)
+        wait_for_requests(history, 3)
         self.now = 130.0
-        histories = {"default": history} if has_history else {}
-        self.client = TestClient(create_app({"default": self.partition}, history=histories, clock=lambda: self.now))
+        app = create_app({"default": self.partition}, history={"default": history}, clock=lambda: self.now)
+        self.client = TestClient(app)
 
     def get(self, path: str, **query: str | int) -> Any:  # noqa: ANN401 - parsed JSON
         """Return the response to a request."""
@@ -119,15 +117,6 @@ def test_users_and_applications_with_only_pending_work_are_listed() -> None:
     assert (applications["later"]["submitted_at"], applications["held-app"]["submitted_at"]) == (110, 100)
 
 
-def test_without_a_history_ages_are_unknown() -> None:
-    """The time of a request is null, and no request is older than a given age."""
-    world = World(has_history=False)
-
-    assert {one["requested_at"] for one in world.get("waiting")["requests"]} == {None}
-    assert world.get("waiting", older_than=0)["total"] == 0
-    assert world.get("applications", older_than=0)["applications"] == []
-
-
 @pytest.mark.usefixtures("storage")
 def test_applications_are_searched() -> None:
     """The text is searched in ids, users, groups, queues and tags; the age is that since the submission."""
@@ -140,6 +129,11 @@ def test_applications_are_searched() -> None:
     assert names(search="root.a") == ["held-app", "later"]
     assert names(older_than=25) == ["held-app"]
     assert world.get("applications", limit=1)["applications"][0]["submitted_at"] == 100
+    # Without a history, ages are unknown, and nothing is older than a given age.
+    world.client = TestClient(create_app({"default": world.partition}))
+    assert {one["requested_at"] for one in world.get("waiting")["requests"]} == {None}
+    assert world.get("waiting", older_than=0)["total"] == 0
+    assert names(older_than=0) == []
 
 
 def test_a_store_has_the_times_before_the_start(tmp_path: Path) -> None:
