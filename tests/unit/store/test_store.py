@@ -25,6 +25,7 @@ from ugm.store import (
     copy_store,
     open_store,
 )
+from ugm.store.database import FORMAT
 from ugm.store.reader import StoreLocation, database_at
 
 #: A row of each table, with values in all fields.
