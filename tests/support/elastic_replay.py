@@ -114,8 +114,8 @@ class TreeReplay:
             "limited_request": tree.limited_request,
             "auto_scaled_min": tree.scaled_min,
             "used": tree.used,
-            "non_preemptible_request": lambda name: tree._read(name, lambda node: node.non_preemptible_request),
-            "non_preemptible_used": lambda name: tree._read(name, lambda node: node.non_preemptible_used),
+            "non_preemptible_request": lambda name: tree.node(name).amounts("non_preemptible_request"),
+            "non_preemptible_used": lambda name: tree.node(name).amounts("non_preemptible_used"),
         }
 
     def differing(self, step: dict[str, Any]) -> list[tuple[str, str, Any, Any]]:

@@ -45,9 +45,7 @@ __all__ = [
     "GroupStatus",
     "RevokePlan",
     "RuntimeViolation",
-    "all_limits",
     "borrowers",
-    "limits_of",
     "missing_request",
     "overuse",
     "plan_preemption",
@@ -59,6 +57,9 @@ __all__ = [
 #: The kinds of the violations.
 GROUP: Final = "elastic group"
 MINIMUM: Final = "elastic group minimum"
+
+#: The groups that limit nothing.
+_WITHOUT_LIMITS: Final = (ROOT_GROUP, SYSTEM_GROUP)
 
 _NONE_FREED: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -109,7 +110,7 @@ class GroupAdmission:
         node = None if found is None else found.resources.get(resource)
         if node is None or not node.is_limited:
             return None
-        return (node.runtime() if self.rules.by_runtime else node.max) - node.used
+        return self._most(node) - node.used
 
     def violations(
         self, group: str, usage: Resource, *, preemptible: bool = True, freed: Mapping[str, int] = _NONE_FREED
@@ -148,14 +149,47 @@ class GroupAdmission:
     def _limit_violations(
         self, node: ResourceNode, name: str, amount: int, freed: Mapping[str, int]
     ) -> Iterator[Violation]:
-        used = node.used - freed.get(name, 0)
-        if not self.rules.by_runtime:
-            if used + amount > node.max:
-                yield Violation(GROUP, node.name, "", "", name, node.max, used, amount)
+        limit, used = self._most(node), node.used - freed.get(name, 0)
+        if used + amount > limit:
+            kind = RuntimeViolation if self.rules.by_runtime else Violation
+            yield kind(GROUP, node.name, "", "", name, limit, used, amount)
+
+    def _most(self, node: ResourceNode) -> int:
+        """Return the limit on the usage of a resource by a group."""
+        return node.runtime() if self.rules.by_runtime else node.max
+
+    def limits(self, group: str, *, preemptible: bool) -> list[EffectiveLimit]:
+        """Return the limits of a pod of a group: of the group, of its minimum, and of the groups above.
+
+        Args:
+            group: the group, which has its `missing_request` now.
+            preemptible: whether the pod may be evicted; otherwise it must fit the minimum of the group.
+        """
+        node = self.tree.node(group)
+        found = [*self._limits(node)]
+        if not preemptible and node.group is not None:
+            found += _minimum(node, node.group.min)
+        if self.rules.check_parents:
+            # Only resources that the group itself counts are checked above.
+            counted = frozenset(name for name, own in node.resources.items() if own.is_limited)
+            found += [limit for above in list(node.path())[1:] for limit in self._limits(above, counted)]
+        return found
+
+    def all_limits(self) -> tuple[EffectiveLimit, ...]:
+        """Return the limits of all groups at this moment, sorted by group."""
+        return tuple(limit for name in sorted(self.tree.nodes) for limit in self._limits(self.tree.nodes[name]))
+
+    def _limits(self, group: GroupNode, counted: AbstractSet[str] | None = None) -> Iterator[EffectiveLimit]:
+        """Yield the limit of a group on some resources, or on all, if it limits any of them."""
+        names = sorted(group.resources if counted is None else counted & group.resources.keys())
+        nodes = {name: node for name in names if (node := group.resources[name]).is_limited}
+        if not nodes or group.name in _WITHOUT_LIMITS:
             return
-        runtime = node.runtime()
-        if used + amount > runtime:
-            yield RuntimeViolation(GROUP, node.name, "", "", name, runtime, used, amount)
+        most = {name: self._most(node) for name, node in nodes.items()}
+        borrowed = {name: max(node.borrowed(), 0) for name, node in nodes.items() if self.rules.by_runtime}
+        own = {name: amount - borrowed.get(name, 0) for name, amount in most.items()}
+        guaranteed = None if own == most else Resource(own)
+        yield _limit(GROUP, group.name, most, {name: node.used for name, node in nodes.items()}, guaranteed)
 
 
 def _minimum_violations(group: GroupNode, requested: _Requested) -> Iterator[Violation]:
@@ -165,10 +199,6 @@ def _minimum_violations(group: GroupNode, requested: _Requested) -> Iterator[Vio
         used = node.non_preemptible_used
         if name in minimums and used + amount > node.min:
             yield Violation(MINIMUM, group.name, "", "", name, node.min, used, amount)
-
-
-#: The groups that limit nothing.
-_WITHOUT_LIMITS: Final = (ROOT_GROUP, SYSTEM_GROUP)
 
 
 def missing_request(tree: ElasticTree, group: str) -> Resource:
@@ -181,55 +211,11 @@ def missing_request(tree: ElasticTree, group: str) -> Resource:
     return Resource({name: max(node.max - node.child_request, 0) for name, node in nodes if node.is_limited})
 
 
-def limits_of(tree: ElasticTree, group: str, rules: AdmissionRules, *, preemptible: bool) -> list[EffectiveLimit]:
-    """Return the limits of a pod of a group: of the group, of its minimum, and of the groups above.
-
-    Args:
-        tree: the groups, in which the group has its `missing_request`.
-        group: the group.
-        rules: the rules for admitting pods.
-        preemptible: whether the pod may be evicted; otherwise it must fit the minimum of the group.
-    """
-    node = tree.node(group)
-    found = [*_limits(node, rules)]
-    if not preemptible and node.group is not None:
-        found += _minimum(node, node.group.min)
-    if rules.check_parents:
-        # Only resources that the group itself counts are checked above.
-        counted = frozenset(name for name, own in node.resources.items() if own.is_limited)
-        found += [limit for above in list(node.path())[1:] for limit in _limits(above, rules, counted)]
-    return found
-
-
 def refusal_of(tree: ElasticTree, group: str) -> Iterator[EffectiveLimit]:
     """Yield the limit of a group that accepts no pods: nothing of any resource of the group or the cluster."""
     names = sorted({*tree.total, *tree.node(group).resources})
     if names:
         yield _limit(GROUP, group, dict.fromkeys(names, 0), dict.fromkeys(names, 0))
-
-
-def all_limits(tree: ElasticTree, rules: AdmissionRules) -> list[EffectiveLimit]:
-    """Return the limits of all groups at this moment, sorted by group."""
-    return [limit for name in sorted(tree.nodes) for limit in _limits(tree.nodes[name], rules)]
-
-
-def _limits(
-    group: GroupNode, rules: AdmissionRules, counted: AbstractSet[str] | None = None
-) -> Iterator[EffectiveLimit]:
-    """Yield the limit of a group on some resources, or on all, if it limits any of them."""
-    names = sorted(group.resources if counted is None else counted & group.resources.keys())
-    nodes = {name: node for name in names if (node := group.resources[name]).is_limited}
-    if not nodes or group.name in _WITHOUT_LIMITS:
-        return
-    most = {name: node.runtime() if rules.by_runtime else node.max for name, node in nodes.items()}
-    own = {name: most[name] - _borrowed(node, rules) for name, node in nodes.items()}
-    guaranteed = None if own == most else Resource(own)
-    yield _limit(GROUP, group.name, most, {name: node.used for name, node in nodes.items()}, guaranteed)
-
-
-def _borrowed(node: ResourceNode, rules: AdmissionRules) -> int:
-    """Return the part of the runtime that a group borrows from others."""
-    return max(node.borrowed(), 0) if rules.by_runtime else 0
 
 
 def _minimum(group: GroupNode, minimum: Resource) -> Iterator[EffectiveLimit]:

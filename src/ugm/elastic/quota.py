@@ -26,8 +26,6 @@ from ugm.elastic.admission import (
     GroupAdmission,
     RevokePlan,
     RuntimeViolation,
-    all_limits,
-    limits_of,
     missing_request,
     plan_preemption,
     plan_revoke,
@@ -309,7 +307,7 @@ class ElasticQuota:
         Raises:
             InvariantError: with a message for each difference.
         """
-        twin = ElasticQuota(ElasticTree(self.tree.total, self.tree.groups, scale_min=self.tree.scale_min))
+        twin = ElasticQuota(self.tree.emptied())
         for tracked in self._index.pods.values():
             twin._count(tracked, 1)
         verify(self.tree, expected=twin.tree)
@@ -344,8 +342,7 @@ class ElasticQuota:
         """
         emptied = self._emptied
         if emptied is None or emptied.tree.total != self.tree.total:
-            tree = ElasticTree(self.tree.total, self.tree.groups, scale_min=self.tree.scale_min)
-            emptied = ElasticQuota(tree, rules=self._admission.rules)
+            emptied = ElasticQuota(self.tree.emptied(), rules=self._admission.rules)
         # An interrupted call leaves pods in it.
         self._emptied = None
         found: dict[object, Violation] = {}
@@ -420,15 +417,16 @@ class ElasticQuota:
             RequestError: the pod is not valid.
         """
         require_pod(pod)
-        group, rules = self.group_of(pod), self._admission.rules
+        group = self.group_of(pod)
         if self.refuses_pods(group):
             return tuple(refusal_of(self.tree, group))
         wanted = pod._replace(usage=missing_request(self.tree, group))
-        return tuple(self.if_expected(wanted, lambda: limits_of(self.tree, group, rules, preemptible=pod.preemptible)))
+        found = self.if_expected(wanted, lambda: self._admission.limits(group, preemptible=pod.preemptible))
+        return tuple(found)
 
     def all_limits(self) -> tuple[EffectiveLimit, ...]:
         """Return the limits of all groups, sorted by group. The system group and the root have none."""
-        return tuple(all_limits(self.tree, self._admission.rules))
+        return self._admission.all_limits()
 
     def admit(self, name: str) -> Decision:
         """Start a waiting pod if it may run now, and return the decision.

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple, final
 
 from ugm.elastic.group import ElasticGroup
 from ugm.elastic.sharing import Sharer, divide, divide_in_rounds, is_short, scaled_min, shares_of
+from ugm.resources import Resource
 
 __all__ = ["UNLIMITED", "UNLIMITED_TERMS", "ChildShares", "GroupNode", "ResourceNode", "ResourceTerms"]
 
@@ -432,6 +433,10 @@ class GroupNode:
             group.weight.amounts.get(resource, 0),
             group.allow_lent,
         )
+
+    def amounts(self, field: str) -> Resource:
+        """Return a field of the nodes of all resources, without zeros."""
+        return Resource({name: amount for name, node in self.resources.items() if (amount := getattr(node, field))})
 
     def walk(self) -> Iterator[GroupNode]:
         """Yield the group and all groups below it, parents before children."""

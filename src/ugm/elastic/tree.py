@@ -9,7 +9,7 @@ about. Reads do not change later answers. There is no lock: the owner of the tre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final, final
 
@@ -83,16 +83,16 @@ class ElasticTree:
 
         Takes time proportional to the number of groups.
         """
-        twin = ElasticTree(self._total, self.groups, scale_min=self.scale_min)
+        twin = self.emptied()
         for name, group in self.nodes.items():
-            for resource, node in group.resources.items():
-                at = twin._resource_node(twin.nodes[name], resource) if node.own_request or node.own_used else None
-                if at is not None:
-                    at.change_request(node.own_request, node.own_non_preemptible_request)
-                    at.change_used(node.own_used, node.own_non_preemptible_used)
-        for resource in self.root.resources:
-            twin._refresh_root(resource)
+            same = twin.nodes[name]
+            twin.count_request(same, group.amounts("own_request"), group.amounts("own_non_preemptible_request"))
+            twin.count_used(same, group.amounts("own_used"), group.amounts("own_non_preemptible_used"))
         return twin
+
+    def emptied(self) -> ElasticTree:
+        """Return a tree with the same groups, without requests and usage."""
+        return ElasticTree(self._total, self.groups, scale_min=self.scale_min)
 
     # The cluster
 
@@ -349,27 +349,24 @@ class ElasticTree:
 
         If there is enough for all requests, the configured minimum is in force nevertheless.
         """
-        return self._read(name, lambda node: node.scaled_min())
+        nodes = self.node(name).resources.items()
+        return Resource({resource: amount for resource, node in nodes if (amount := node.scaled_min())})
 
     def child_request(self, name: str) -> Resource:
         """Return the requests of the pods in a group, plus the limited requests of its child groups."""
-        return self._read(name, lambda node: node.child_request)
+        return self.node(name).amounts("child_request")
 
     def request(self, name: str) -> Resource:
         """Return the same as `child_request`, but at least the minimum if the group does not lend it."""
-        return self._read(name, lambda node: node.request)
+        return self.node(name).amounts("request")
 
     def limited_request(self, name: str) -> Resource:
         """Return the request of a group to its parent: its request up to its maximum."""
-        return self._read(name, lambda node: node.limited_request)
+        return self.node(name).amounts("limited_request")
 
     def used(self, name: str) -> Resource:
         """Return the usage in and below a group."""
-        return self._read(name, lambda node: node.used)
-
-    def _read(self, name: str, field: Callable[[ResourceNode], int]) -> Resource:
-        nodes = self.node(name).resources.items()
-        return Resource({resource: amount for resource, node in nodes if (amount := field(node))})
+        return self.node(name).amounts("used")
 
 
 def _require_resources(delta: object, non_preemptible: object) -> None:
