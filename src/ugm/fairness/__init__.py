@@ -10,12 +10,11 @@ caller passes every time.
 
 from ugm.fairness.binned_usage import BinnedUsage, bins_for
 from ugm.fairness.half_life import ContinuousUsage
-from ugm.fairness.levels import INFINITE, Level
 from ugm.fairness.model import FairShares
-from ugm.fairness.rank import FairRank, RankedNode, RankExplanation, RankStep
+from ugm.fairness.rank import INFINITE, FairRank, Level, RankedNode, RankExplanation, RankStep
 from ugm.fairness.share_tree import PARENT, Shares, ShareTree
 from ugm.fairness.usage_history import DecayedUsage
-from ugm.ordering.reasons import Comparison, SortKeys
+from ugm.ordering.request_order import Comparison, SortKeys
 
 __all__ = [
     "INFINITE",

@@ -1,7 +1,7 @@
 """The usage of owners over time: the part that the half-life and the bins share.
 
 The runs of allocations are added up per owner. Between two changes an owner uses amounts of a constant cost per second.
-A subclass decides how the cost of such a span counts later.
+A subclass decides how the cost of such a span counts later. The cost is one number for an amount of several resources.
 
 Invariant: no read and no timer changes the stored usage, only a change of what an owner uses. So the answer to a
 question does not depend on earlier questions.
@@ -17,14 +17,51 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final, Generic, NamedTuple, Self, TypeVar
+from math import lcm
+from typing import Final, Generic, NamedTuple, Self, TypeVar, final
 
 from ugm._json_values import Json
+from ugm.arguments import require_mapping
 from ugm.engine_lock import OwnedLock, locked
 from ugm.errors import ReentrantCallError, RequestError
-from ugm.fairness.cost import CostRate
 
-__all__ = ["DecayedUsage", "OwnerHistory", "require_time"]
+__all__ = ["CostRate", "DecayedUsage", "OwnerHistory", "require_time"]
+
+
+@final
+class CostRate:
+    """The cost of amounts per second, as integers over one common denominator.
+
+    Args:
+        weights: the weight of a resource, and 0 for one that does not count.
+        default: the weight of a resource that is missing.
+
+    Raises:
+        RequestError: a weight is negative or not exact.
+    """
+
+    __slots__ = ("_default", "_weights", "denominator")
+
+    def __init__(self, weights: Mapping[str, int | Fraction] | None = None, default: int = 1) -> None:
+        given = _require_weights(weights)
+        #: The denominator of every cost.
+        self.denominator: Final = lcm(*(weight.denominator for weight in given.values()))
+        self._weights: Final = {name: int(weight * self.denominator) for name, weight in given.items()}
+        self._default: Final = default * self.denominator
+
+    def of(self, usage: Mapping[str, int]) -> int:
+        """Return the numerator of the cost of a usage per second."""
+        weights, default = self._weights, self._default
+        return sum(weights.get(name, default) * amount for name, amount in usage.items())
+
+
+def _require_weights(weights: object) -> dict[str, int | Fraction]:
+    given = require_mapping("weights", {} if weights is None else weights)
+    for name, weight in given.items():
+        if type(weight) not in (int, Fraction) or weight < 0:
+            raise RequestError("weights", weight, f"the weight of {name} must be an int or Fraction >= 0")
+    return given
+
 
 HistoryT = TypeVar("HistoryT", bound="OwnerHistory")
 

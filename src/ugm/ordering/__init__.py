@@ -4,6 +4,6 @@
 settings of a configuration.
 """
 
-from ugm.ordering.reasons import Comparison, SortKeys
+from ugm.ordering.request_order import Comparison, SortKeys
 
 __all__ = ["Comparison", "SortKeys"]

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias, final, get_args
 from ugm.configuration import FairShareConfig, PartitionConfig, QueueConfig
 from ugm.configuration.scheduler import RESERVATION
 from ugm.errors import RequestError
-from ugm.fairness.declared import declared_shares
+from ugm.fairness.kind import declared_shares
 from ugm.identity import UserGroup
 from ugm.model import Claim, UserRank
 from ugm.ordering.sort_settings import POLICY, PROPERTIES, QUEUE_POLICY, QueueSettings

@@ -10,7 +10,7 @@ import pytest
 
 from support.vectors import RecordedCase, cases, of_visible_folder, vectors
 from ugm.fairness import BinnedUsage, ContinuousUsage, bins_for
-from ugm.fairness.cost import CostRate
+from ugm.fairness.usage_history import CostRate
 
 ALL = vectors("fairshare/decay")
 

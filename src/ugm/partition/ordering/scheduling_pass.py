@@ -17,8 +17,7 @@ from ugm.engine_lock import EngineLock
 from ugm.errors import RequestError
 from ugm.identity import ROOT, canonical_path
 from ugm.model import OrderNode, UserRank
-from ugm.ordering.reasons import Comparison
-from ugm.ordering.request_order import PendingRequest
+from ugm.ordering.request_order import Comparison, PendingRequest
 from ugm.partition.engine.application import ChangeMarks
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.ordering.pending_order import (
