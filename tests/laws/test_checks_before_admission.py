@@ -106,16 +106,3 @@ def test_check_of_a_user_is_submit_and_allocate(seed: int) -> None:
         if report.queue_path == path:
             assert report.explanation == explained
     partition.verify()
-
-
-def test_quota_of_a_namespace_counts() -> None:
-    """A namespace with 4 cores is never told that 6 would be granted, whether its queue exists or not."""
-    config = parse_config("partitions: [{placementrules: [{name: provided, create: true}], queues: [{name: a}]}]")
-    partition, ana, quota = Partition(config.partition()), UserGroup("ana"), Resource(vcore=4000)
-    for _ in range(2):
-        decision = partition.check(UserInQueue(ana, "root.fin", quota=quota), Resource(vcore=6000))
-        assert not decision.can_wait
-        assert [violation.limit for violation in decision.violations] == [4000]
-        assert partition.check(UserInQueue(ana, "root.fin", quota=quota), Resource(vcore=4000))
-        partition.submit("app", ana, "root.fin", quota=quota)
-    assert partition.check(UserInQueue(ana, "root.a", quota=quota), Resource(vcore=6000))

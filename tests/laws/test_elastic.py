@@ -7,10 +7,9 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.elastic_strategies import RESOURCES, amounts, counts, sharers, trees, valid_trees
+from support.elastic_strategies import amounts, counts, sharers, trees, valid_trees
 from ugm import Resource
 from ugm.elastic import (
-    ROOT_GROUP,
     AdmissionRules,
     ElasticGroup,
     ElasticQuota,
@@ -36,13 +35,6 @@ scenes = trees().flatmap(lambda groups: st.tuples(st.just(groups), totals, reque
 valid_scenes = valid_trees().flatmap(lambda groups: st.tuples(st.just(groups), totals, requests(groups)))
 
 
-def fill(tree: ElasticTree, wanted: Wanted) -> ElasticTree:
-    """Set the requests."""
-    for name, request in wanted.items():
-        tree.change_request(name, request)
-    return tree
-
-
 def exactly_fair(left: int, needs: dict[str, tuple[int, int]]) -> dict[str, Fraction]:
     """Return the exact weighted max-min fair shares, from weights and needs."""
     gives, rest, whole = {}, Fraction(left), sum(weight for weight, _ in needs.values())
@@ -64,19 +56,6 @@ def test_minimum_is_granted(available: int, given: list[Sharer]) -> None:
 
     if available >= sum(one.min for one in given):
         assert all(shared.runtime[one.name] >= min(one.request, one.min) for one in given)
-
-
-@given(valid_scenes)
-def test_minimum_is_granted_in_a_tree(scene: tuple[list[ElasticGroup], Resource, Wanted]) -> None:
-    """In a valid tree, if the cluster fits the minimums at the top, every group has its minimum."""
-    groups, total, wanted = scene
-    first = [group for group in groups if group.parent == ROOT_GROUP]
-    enough = Resource({name: total.get(name, 0) + sum(group.min.get(name, 0) for group in first) for name in RESOURCES})
-    tree = fill(ElasticTree(enough, groups), wanted)
-
-    for group in groups:
-        for name, gets in tree.runtime(group.name).items():
-            assert gets >= min(tree.request(group.name).get(name, 0), group.min.get(name, 0))
 
 
 @given(counts, sharers())
@@ -167,30 +146,3 @@ def test_revoking_ends_overuse(scene: tuple[list[ElasticGroup], Resource, Wanted
         assert again.victims == () or not again.remaining or quota.tree.node(name).children
         if not any(not pod.preemptible for pod in quota.pods_in(name)) and not quota.tree.node(name).children:
             assert quota.plan_revoke(name).excess == Resource()
-
-
-@given(valid_scenes, st.lists(pods, max_size=12, unique_by=lambda pod: pod.name))
-def test_nobody_is_driven_below_its_minimum(
-    scene: tuple[list[ElasticGroup], Resource, Wanted], running: list[Pod]
-) -> None:
-    """Where the minimums fit, nothing is taken from a group that uses no more than its minimum.
-
-    The usage of a group above its own maximum is not part of the requests of its parents, so it may be too much there.
-    """
-    groups, total, _ = scene
-    first = [group for group in groups if group.parent == ROOT_GROUP]
-    enough = Resource({name: total.get(name, 0) + sum(group.min.get(name, 0) for group in first) for name in RESOURCES})
-    quota = ElasticQuota(ElasticTree(enough, groups))
-    for pod in running:
-        # What the default group uses is no longer there for minimums.
-        if pod.group in quota.tree.nodes:
-            quota.adopt(pod)
-
-    # Children first: a group is beyond its maximum somewhere if it is itself, or a group below is.
-    beyond: set[str] = set()
-    for group in reversed(groups):
-        used = quota.tree.used(group.name)
-        if group.name in beyond or any(amount > group.max.get(name, 0) for name, amount in used.items()):
-            beyond |= {group.name, group.parent}
-        elif all(amount <= group.min.get(name, 0) for name, amount in used.items()):
-            assert quota.plan_revoke(group.name).victims == ()

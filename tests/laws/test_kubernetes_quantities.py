@@ -92,17 +92,6 @@ def test_language(text: str) -> None:
     assert found == (None if expected is not None and abs(expected) >= TOO_LARGE else expected)
 
 
-@given(st.one_of(numbers, quantities), st.one_of(numbers, quantities))
-def test_order(one: str, other: str) -> None:
-    """Rounding never turns two quantities around."""
-    exact = [magnitude(text.lstrip("+-")) for text in (one, other)]
-    amounts = [parse_quantity(text.lstrip("+-")) for text in (one, other)]
-
-    assert exact[0] is not None
-    assert exact[1] is not None
-    assert amounts[0] <= amounts[1] if exact[0] <= exact[1] else amounts[0] >= amounts[1]
-
-
 @given(st.builds("1{}{}".format, st.sampled_from(["e", "E", "e+", "e-", "."]), st.text("0123456789", min_size=1)))
 @settings(max_examples=examples(50))
 def test_any_exponent_ends_quickly(text: str) -> None:

@@ -14,16 +14,12 @@ from support.law_partitions import (
     Backlog,
     Fault,
     Faulty,
-    Licences,
     Scene,
     Seats,
     everything,
-    other_models,
     scenes,
-    traits_of,
 )
 from ugm import AllocationRequest, Partition, RequestError, Resource
-from ugm.model import QuotaModel
 from ugm.partition import AllocationState, RunningAllocation
 from ugm.testing.strategies import SUBMITTED
 
@@ -36,24 +32,6 @@ MODES: Final = st.sampled_from(["always", "unless-user-limited"])
 def running(partition: Partition) -> list[RunningAllocation]:
     """Return what the ledger believes to run."""
     return [RunningAllocation(*one[:3]) for one in partition.allocations() if one.state is not AllocationState.PENDING]
-
-
-@laws
-@given(scenes())
-def test_a_call_that_is_repeated_is_answered_as_before(scene: Scene) -> None:
-    """A retry of anything that is held is allowed, and changes nothing, however full everything is."""
-    models = other_models()
-    partition = scene.partition(models)
-    before = everything(partition, models)
-    for one in partition.allocations():
-        if one.state is not AllocationState.PENDING:
-            request = AllocationRequest(*one[:3], *one[4:7], duration=one.duration, node=one.node)
-            assert partition.allocate_all([request])
-            partition.adopt(*request[:3], **traits_of(request))
-            with pytest.raises(RequestError):
-                partition.allocate_all([request._replace(usage=request.usage + Resource(memory=1))])
-
-    assert everything(partition, models) == before
 
 
 #: Every operation that asks or charges other models.
@@ -117,26 +95,3 @@ def test_a_model_that_raises_leaves_nothing_behind(
     assert set(models[2].waiting) == waiting
     assert set(models[2].charged) == {one.allocation_id for one in running(partition)}
     partition.verify()
-
-
-@pytest.mark.parametrize("operation", ["allocate", "allocate_all", "resize", "replace"])
-@laws
-@given(scene=scenes(), most=st.integers(0, 3), position=st.integers(0, 1), mode=MODES)
-def test_a_denial_by_any_model_changes_nothing(
-    operation: str,
-    scene: Scene,
-    most: int,
-    position: int,
-    mode: Any,  # noqa: ANN401 - one of two texts
-) -> None:
-    """Whoever denies, every counter of every model is as it was before."""
-    models: list[QuotaModel] = [Backlog()]
-    models.insert(position, Licences(most))
-    partition = scene.partition(models, group_limits=mode)
-    before = everything(partition, models)
-    try:
-        result = OPERATIONS[operation](partition, scene)
-    except RequestError:
-        result = None
-
-    assert result or everything(partition, models) == before

@@ -134,19 +134,6 @@ def test_no_group_loses_what_it_is_guaranteed(scene: Scene) -> None:
 
 
 @laws
-@given(scenes())
-def test_plans_change_nothing_and_are_deterministic(scene: Scene) -> None:
-    """Planning leaves the partition and its models as they are, and equal partitions have equal plans."""
-    partition, untouched = scene.partition(), scene.partition()
-    plan = scene.plan(partition)
-
-    assert plan == scene.plan(partition) == scene.plan(untouched)
-    assert exposed_partition(partition) == exposed_partition(untouched)
-    assert partition.model_reports() == untouched.model_reports()
-    partition.verify()
-
-
-@laws
 @given(scenes(), st.data())
 def test_a_plan_can_be_carried_out_in_any_way(scene: Scene, data: st.DataObject) -> None:
     """Steps in any order, some of them repeated, have the same effect as the whole plan, which can be repeated."""

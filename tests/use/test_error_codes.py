@@ -9,18 +9,14 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 
 import pytest
-from starlette.testclient import TestClient
 
 from support.places import DOCS
+from support.server_fixtures import DECIDE, PREFIX, client
 from ugm import Partition, RequestError, Resource, UgmError, UserGroup, parse_config
 from ugm.errors import ERROR_CODES
-from ugm.server import create_app
 
 CONFIG = "partitions: [{queues: [{name: q}]}]"
 ONE = Resource(vcore=1000)
-TOKEN = "a token of about 30 characters"  # noqa: S105 - for a server of the test
-HEADERS = {"authorization": f"Bearer {TOKEN}"}
-REST = "/api/v1/partition/default"
 
 
 @pytest.fixture(name="partition")
@@ -98,8 +94,8 @@ def test_rest_has_problem_details(
     partition: Partition, operation: str, body: dict[str, object], code: str, value: str
 ) -> None:
     """An error over REST is a document of RFC 9457 with the code, its status, and the argument."""
-    rest = TestClient(create_app({"default": partition}, decide_token=TOKEN), base_url="http://localhost")
-    answer = rest.post(f"{REST}/{operation}", json=body, headers=HEADERS)
+    rest = client(partition)
+    answer = rest.post(f"{PREFIX}/{operation}", json=body, headers=DECIDE)
     problem = answer.json()
 
     assert answer.headers["content-type"] == "application/problem+json"

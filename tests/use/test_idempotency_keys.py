@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from support.partition_fixtures import changing_nothing
+from support.server_fixtures import DECIDE, PREFIX, client
 from ugm import Partition, UserGroup, parse_config
-from ugm.server import create_app
 
 CONFIG = "partitions: [{queues: [{name: q, resources: {max: {vcore: 2}}}]}]"
-TOKEN = "a token of about 30 characters"  # noqa: S105 - for a server of the test
 
 
 @pytest.fixture(name="partition")
@@ -27,13 +25,12 @@ class Client:
     """A client of a server for a partition."""
 
     def __init__(self, partition: Partition) -> None:
-        app = create_app({"default": partition}, decide_token=TOKEN)
-        self.rest = TestClient(app, base_url="http://localhost")
+        self.rest = client(partition)
 
     def post(self, name: str, key: str | None, **body: object) -> tuple[int, Any]:
         """Execute an operation, and return the status and the answer."""
-        headers = {"authorization": f"Bearer {TOKEN}"} | ({} if key is None else {"idempotency-key": key})
-        answer = self.rest.post(f"/api/v1/partition/default/{name}", json=body, headers=headers)
+        headers = DECIDE | ({} if key is None else {"idempotency-key": key})
+        answer = self.rest.post(f"{PREFIX}/{name}", json=body, headers=headers)
         return answer.status_code, answer.json()
 
     def allocate(self, key: str | None, vcore: str = "1") -> tuple[int, Any]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
+from support.server_fixtures import DECIDE, PREFIX, client
 from support.service_fixtures import client_of_service
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.partition import AbstractPartition
-from ugm.server import create_app
 from ugm.store import open_partition
 
 CONFIG = parse_config("partitions: [{queues: [{name: q}]}]").partition()
 ONE = Resource(vcore=1)
-TOKEN = "a token of about 30 characters"  # noqa: S105 - for a server of the test
 
 
 def labelled(partition: AbstractPartition) -> None:
@@ -36,9 +34,9 @@ def test_in_memory_and_over_rest() -> None:
     """A label is part of an allocation, and REST takes and shows it."""
     partition = Partition(CONFIG)
     labelled(partition)
-    rest = TestClient(create_app({"default": partition}, decide_token=TOKEN), base_url="http://localhost")
+    rest = client(partition)
     body = {"allocation_id": "rest", "application_id": "app", "usage": {"vcore": 1}, "label": "notebook"}
-    answer = rest.post("/api/v1/partition/default/allocate", json=body, headers={"authorization": f"Bearer {TOKEN}"})
+    answer = rest.post(f"{PREFIX}/allocate", json=body, headers=DECIDE)
     assert answer.status_code == 200, answer.text
     granted = partition.allocation("rest")
     assert granted is not None

@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
 from support.partition_fixtures import changing_nothing
 from support.partition_kinds import KINDS
+from support.server_fixtures import DECIDE, PREFIX, client
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.partition import AbstractPartition, AllocationSpec, RunningApplication, SyncReport
-from ugm.server import create_app
 
 CONFIG = parse_config("partitions: [{queues: [{name: q, resources: {max: {vcore: 3}}}]}]").partition()
 ANA, BEN = UserGroup("ana", ("lab",)), UserGroup("ben")
-TOKEN = "a token of about 30 characters"  # noqa: S105 - for a server of the test
 #: What runs: an allocation has grown, one is on another node, and an application is unknown.
 RUNNING = [
     RunningApplication(
@@ -91,12 +89,10 @@ def test_rest() -> None:
     """Hosts in other languages synchronize with one request."""
     partition = Partition(CONFIG)
     fill(partition)
-    rest = TestClient(create_app({"default": partition}, decide_token=TOKEN), base_url="http://localhost")
+    rest = client(partition)
     allocation = {"allocation_id": "a.0", "usage": {"vcore": "2"}}
     running = [{"application_id": "a", "user": "ana", "queue_path": "root.q", "allocations": [allocation]}]
-    answer = rest.post(
-        "/api/v1/partition/default/synchronize", json={"running": running}, headers={"authorization": f"Bearer {TOKEN}"}
-    ).json()
+    answer = rest.post(f"{PREFIX}/synchronize", json={"running": running}, headers=DECIDE).json()
 
     assert (answer["corrected"], answer["ended"]) == (["a.0"], ["gone", "waits"])
     assert partition.allocation_ids() == ("a.0",)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from starlette.testclient import TestClient
 
+from support.server_fixtures import DECIDE, PREFIX, client
 from ugm import Decision, Partition, Resource, UserGroup, Violation, parse_config
-from ugm.server import create_app
 
 CONFIG = parse_config(
     """
@@ -69,16 +68,15 @@ def test_a_summary_is_one_short_line() -> None:
 def test_rest_has_both_texts() -> None:
     """Answers of REST have the summary and the sentences."""
     partition = Partition(CONFIG)
-    token = "a token of about 30 characters"  # noqa: S105 - for the server of this test
-    rest = TestClient(create_app({"default": partition}, decide_token=token), base_url="http://localhost")
+    rest = client(partition)
     partition.submit("a", ANA, "root.hub")
     body = {"application_id": "a", "usage": {"gpu": "3"}}
     answers = [
-        rest.post("/api/v1/partition/default/check", json=body).json(),
+        rest.post(f"{PREFIX}/check", json=body).json(),
         rest.post(
-            "/api/v1/partition/default/allocate",
+            f"{PREFIX}/allocate",
             json={**body, "allocation_id": "a.0"},
-            headers={"authorization": f"Bearer {token}"},
+            headers=DECIDE,
         ).json(),
     ]
 

@@ -11,6 +11,7 @@ import pytest
 from support.preemption_cases import request_of, world_of
 from support.vectors import vectors
 from ugm import Resource
+from ugm.identity import ancestors
 from ugm.preemption import (
     AllocationFacts,
     Outcome,
@@ -21,7 +22,9 @@ from ugm.preemption import (
     World,
     plan_preemption,
 )
-from ugm.preemption.eligibility import PreemptionProtection
+from ugm.preemption.eligibility import PreemptionProtection, Situation
+from ugm.preemption.queue_usage_tree import QueueUsageTree
+from ugm.resources import sum_of
 
 FILES: Final = ("laws", "yunikorn_guarantee", "yarn_capacity")
 #: The outcomes and laws that have another name in the recorded answers.
@@ -65,6 +68,66 @@ def test_plan(case: Mapping[str, Any]) -> None:
     expected = case["expected"]
     assert {name: answer(plan)[name] for name in expected} == expected
     assert plan.is_optimal
+
+
+def situation_of(case: Mapping[str, Any], requesting: str) -> Situation:
+    """Return what a request of a queue for one unit of everything would see, in a cluster that is full."""
+    usage, guaranteed = case["usage"], case["guaranteed"]
+    named = (*usage, *guaranteed, requesting, case["seen_from"])
+    paths = {path for name in named for path in ancestors(name)}
+    resources = {name for amounts in (*usage.values(), *guaranteed.values()) for name in amounts}
+    full = Resource(dict.fromkeys(resources, 0))
+    queues = [
+        QueueFacts(path, full if path == "root" else Resource(), guaranteed=Resource(guaranteed.get(path) or {}))
+        for path in paths
+    ]
+    allocations = [
+        AllocationFacts(path, "app", path, Resource(usage[path]) - below(usage, path)) for path in sorted(usage)
+    ]
+    one_of_each = Resource(dict.fromkeys(resources, 1))
+    request = PreemptionRequest("ask", "asking", requesting, one_of_each)
+    return Situation(QueueUsageTree(World(queues, allocations)), request, within_queue=False)
+
+
+def below(usage: Mapping[str, Any], path: str) -> Resource:
+    """Return the usage of the queues directly below a queue."""
+    return sum_of(amounts for name, amounts in usage.items() if name.rpartition(".")[0] == path)
+
+
+def without_empty(amounts: Mapping[str, Mapping[str, int] | None]) -> dict[str, dict[str, int]]:
+    """Return the amounts of each queue that has some. A recorded answer may also name the other queues."""
+    return {path: dict(one) for path, one in amounts.items() if one}
+
+
+@pytest.mark.parametrize("case", recorded("standing"))
+def test_room_below_guarantees(case: Mapping[str, Any]) -> None:
+    """A queue has as much room as the fullest guarantee between it and the victim leaves."""
+    room = {}
+    for path in case["guaranteed"]:
+        situation = situation_of(case, path)
+        level = situation.roles[case["seen_from"]].level
+        claims = {name: situation.claims_to(level, [name]) for name in situation.request.usage}
+        room[path] = {
+            name: 1 - max(map(situation.claims.__getitem__, found)) for name, found in claims.items() if found
+        }
+
+    assert without_empty(room) == without_empty(case["expected"]["room"])
+
+
+@pytest.mark.parametrize("case", recorded("above"))
+def test_amounts_above_guarantees(case: Mapping[str, Any]) -> None:
+    """A queue may lose the least that it and the queues above it hold above their guarantees."""
+    situation = situation_of(case, case["seen_from"])
+    expected = case["expected"]["above"]
+    found = {}
+    for path in expected:
+        node = situation.tree.nodes.get(path)
+        least = dict(node.kept) if node else {}
+        for point in situation.roles[path].bounds if node else ():
+            least[point[1]] = min(least.get(point[1], 0), situation.bounds[point])
+        found[path] = {name: amount for name, amount in least.items() if amount > 0}
+
+    assert without_empty(found) == without_empty(expected)
 
 
 class Rebalancing:

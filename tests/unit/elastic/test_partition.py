@@ -71,16 +71,3 @@ def test_all_limits_hold_together(scene: Scene) -> None:
         "  elastic group 'all': 11 gpu requested, 6 of 16 used, 1 too much",
     ]
     assert scene.status("ml") == (0, 0, 0)
-
-
-def test_eviction(scene: Scene) -> None:
-    """A more important allocation evicts the youngest less important allocation of its group."""
-    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
-    for name in ("ml-1", "ml-2"):
-        scene.do(lambda one, name=name: one.allocate(name, "ml", gpu(3)))  # type: ignore[misc]  # not inferred
-
-    decision = scene.partition.allocate("first", "ml", gpu(2), priority=1)
-    assert (decision.allowed, decision.evictions) == (False, ("ml-2",))
-    scene.do(lambda one: one.allocate_evicting("first", "ml", gpu(2), priority=1))
-    assert [one.allocation_id for one in scene.partition.allocations("ml")] == ["first", "ml-1"]
-    assert scene.status("ml") == (5, 5, 5)

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from support.elastic_fixtures import cpu_runtimes, group
+from support.elastic_fixtures import group
 from ugm import RequestError, Resource
-from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, ElasticTree, GroupError, verify
+from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, ElasticTree, GroupError
 from ugm.elastic.group import parents_first
 
 
 @pytest.fixture(name="tree")
 def _tree() -> ElasticTree:
     return ElasticTree(Resource(cpu=100), [group("p", least=40), group("a", "p", 20), group("b", "p", 20), group("c")])
-
-
-def test_built_in_groups_configured_late(tree: ElasticTree) -> None:
-    """The usage of a built-in group returns to the others when its maximum no longer names the resource."""
-    tree.change_request("c", Resource(cpu=100))
-    tree.change_used(DEFAULT_GROUP, Resource(cpu=20))
-    tree.put(ElasticGroup(DEFAULT_GROUP, max=Resource(gpu=1)))
-    assert cpu_runtimes(tree, "c") == [100]
-    verify(tree)
-
-    tree.put(group(DEFAULT_GROUP))
-    assert cpu_runtimes(tree, "c") == [80]
-    verify(tree)
 
 
 @pytest.mark.parametrize(
@@ -111,19 +98,3 @@ def test_what_is_said_of_the_root_has_no_effect(tree: ElasticTree) -> None:
 
     assert tree.runtime(ROOT_GROUP) == Resource(cpu=100)
     assert tree.groups[0].name == ROOT_GROUP
-
-
-def test_a_copy_of_a_tree_whose_built_in_group_names_another_as_its_parent() -> None:
-    """A tree can be copied for any parent of its built-in groups."""
-    tree = ElasticTree(
-        groups=[
-            ElasticGroup("g"),
-            ElasticGroup("a", "g"),
-            ElasticGroup(SYSTEM_GROUP, "a"),
-            ElasticGroup("b", SYSTEM_GROUP),
-        ]
-    )
-
-    assert {group.name: group.parent for group in tree.copy().groups} == {
-        group.name: group.parent for group in tree.groups
-    }

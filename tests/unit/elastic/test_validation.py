@@ -230,22 +230,6 @@ def test_error_survives() -> None:
     assert isinstance(error, ValueError)
 
 
-@pytest.mark.parametrize("least", [Resource(vcore=1), Resource(vcore=1, memory=0), Resource()])
-def test_all_resources_of_the_siblings_count(quota: ElasticQuota, least: Resource) -> None:
-    """Sums of minimums are also compared for resources that the new group does not name."""
-    quota.update(DEPARTMENT._replace(min=Resource(vcore=50_000, memory=10)))
-    quota.create(ElasticGroup("wide", "dept", Resource(vcore=1, memory=9), MOST))
-    quota.update(DEPARTMENT._replace(min=Resource(vcore=50_000, memory=4), force_update=True))
-
-    assert refused(quota.create, ElasticGroup("x", "dept", least, MOST)) == [
-        (
-            "elastic group 'x': the minimums of the group and its siblings add up to 9 memory, "
-            "above min 4 of 'dept' "
-            "[siblings_min_exceeds_parent_min]"
-        )
-    ]
-
-
 def test_the_default_group_takes_pods_even_as_a_parent(quota: ElasticQuota) -> None:
     """The default group accepts pods even if it is marked as a parent."""
     quota.create(ElasticGroup(DEFAULT_GROUP, max=MOST, is_parent=True))

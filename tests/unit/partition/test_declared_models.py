@@ -14,9 +14,7 @@ from ugm.configuration import (
     ElasticConfig,
     ElasticGroupConfig,
     GroupSource,
-    QuotaNodeConfig,
     QuotaTreeConfig,
-    QuotaTreeDocument,
 )
 
 SUE: Final = UserGroup("sue", ("physics",))
@@ -78,21 +76,6 @@ def test_groups_share_the_nodes() -> None:
     partition.remove_node("n")
     assert kinds(partition.exceeded_limits())[1:] == [("elastic group", "a", 0, 8)]
     partition.verify()
-
-
-def test_forests() -> None:
-    """The trees of a forest are one model, which limits a claim in each tree that has a leaf for it."""
-    users = QuotaTreeDocument("users", resources=("gpu",), nodes=(QuotaNodeConfig("sue", quota={"gpu": 4}),))
-    by_user = QuotaTreeConfig(
-        tree=users, forest="f", group_by=(GroupSource(source="user", names={"sue": "sue"}),), unrestricted=True
-    )
-    partition = used(Partition(declaring(replace(TREE, forest="f"), by_user)), a=4)
-
-    assert len(partition.model_reports()) == 1
-    assert kinds(partition.allocate("a-1", "a", Resource(gpu=1)).violations) == [("quota node", "sue", 4, 4)]
-    partition.submit("z", UserGroup("zoe"), "root.a")
-    assert partition.allocate("z-0", "z", Resource(gpu=4))
-    assert not partition.allocate("z-1", "z", Resource(gpu=1))
 
 
 @pytest.mark.parametrize(

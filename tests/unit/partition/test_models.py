@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.failing_models import ResettableFailing
-from support.partition_fixtures import BOB, SUE, changing_nothing, partition_of
+from support.partition_fixtures import SUE, changing_nothing, partition_of
 from ugm import AllocationRequest, Claim, Decision, Partition, Resource, Violation
 
 
@@ -34,23 +34,6 @@ class Budget:
     def refund(self, claim: Claim) -> None:
         """Take it back."""
         self.spent[claim.user.name] -= claim.usage.get("coins", 0)
-
-
-def test_model_of_ten_lines() -> None:
-    """A model with check, charge and refund takes part in every decision."""
-    budget = Budget(5)
-    partition = partition_of(models=[budget])
-    partition.submit("app", SUE, "root.a")
-    assert partition.allocate("1", "app", Resource(coins=4))
-
-    assert str(partition.allocate("2", "app", Resource(coins=2))) == (
-        "denied, waiting can help:\n  budget 'sue': 2 coins requested, 4 of 5 used, 1 too much"
-    )
-    partition.submit("other", BOB, "root.a")
-    assert partition.allocate("2", "other", Resource(coins=2))
-    assert partition.resize("1", Resource(coins=5))
-    partition.remove("app")
-    assert budget.spent == {"sue": 0, "bob": 2}
 
 
 def gang(*usages: Resource) -> list[AllocationRequest]:

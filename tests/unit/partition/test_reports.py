@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from support.partition_fixtures import SUE, changing_nothing, config, memory, partition_of, started
-from ugm import Partition, Resource, UserInQueue
+from support.partition_fixtures import partition_of, started
+from ugm import Resource
 
 LIMITS = '{groups: [dev], maxresources: {memory: 8}}, {users: ["*"], maxresources: {memory: 10}, maxapplications: 4}'
 QUEUES = "{name: a, resources: {max: {memory: 9}}}, {name: b}"
@@ -34,16 +34,3 @@ def test_utilization(limits: str, count: int, gpu: int, share: Fraction, resourc
     assert (found.share, found.resource, found.running_applications) == (share, resource, count)
     assert found.to_dict()["share"] == float(share)
     assert partition.user_utilization("ann") is partition.group_utilization("ops") is None
-
-
-def test_check_of_a_user_in_a_queue_that_would_be_created() -> None:
-    """A queue that is not there counts as created from the template above it."""
-    rules, root = "{name: provided, create: true}", ", childtemplate: {resources: {max: {memory: 5}}}"
-    partition = Partition(config(QUEUES, rules, root=root))
-    assert partition.place(SUE, "root.new").queue_path == "root.new"
-    with changing_nothing(partition):
-        decision = partition.check(UserInQueue(SUE, "root.new"), memory(6))
-    partition.submit("new", SUE, "root.new")
-
-    assert not decision
-    assert decision == partition.allocate("new", "new", memory(6))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.tracking_fixtures import ONE
-from ugm import RequestError, Resource
+from ugm import RequestError
 from ugm.tracking import ActiveLimits, GroupTracker, UserTracker
 
 
@@ -17,17 +17,6 @@ def _active_limits() -> ActiveLimits:
 @pytest.fixture(name="dev")
 def _dev(active_limits: ActiveLimits) -> GroupTracker:
     return GroupTracker("dev", active_limits)
-
-
-def test_members_are_added_up(dev: GroupTracker, active_limits: ActiveLimits) -> None:
-    """The usage of a group is the sum over all applications charged to it, of any user."""
-    for name in ("sue", "bob"):
-        member = UserTracker(name, active_limits)
-        member.set_group_for_app(f"{name}-1", dev)
-        member.increase_resource(f"root.{name}", f"{name}-1", Resource(memory=4))
-
-    assert dev.usage == Resource(memory=8)
-    assert dev.applications == ("bob-1", "sue-1")
 
 
 def test_charged_through_the_user_alone(dev: GroupTracker, active_limits: ActiveLimits) -> None:

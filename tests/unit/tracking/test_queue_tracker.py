@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.tracking_fixtures import NOTHING, ONE, Wrong
+from support.tracking_fixtures import ONE, Wrong
 from ugm import NotTrackedError, ReleaseError, RequestError, Resource, TrackingType
 from ugm.tracking import QueueTracker
 
@@ -26,30 +26,6 @@ def test_usage_adds_up(tracker: QueueTracker) -> None:
 
     assert tracker.usage == Resource(memory=7, pods=1)
     assert tracker.running_applications == ("app-1", "app-2")
-
-
-@pytest.mark.parametrize("nothing", [None, NOTHING])
-def test_resource_limit_is_lifted(tracker: QueueTracker, nothing: Resource | None) -> None:
-    """None and an empty vector remove a limit on resources, and keep that on applications."""
-    tracker.increase_resource("root.a", "app-1", ONE)
-    tracker.set_max_resources(ONE)
-    tracker.set_max_applications(1)
-    tracker.set_max_resources(nothing)
-
-    assert tracker.increase_resource("root.a", "app-1", Resource(memory=100))
-    assert not tracker.increase_resource("root.a", "app-2", NOTHING)
-
-
-@pytest.mark.parametrize("nothing", [None, 0])
-def test_application_limit_is_lifted(tracker: QueueTracker, nothing: int | None) -> None:
-    """None and 0 remove a limit on applications, and keep that on resources."""
-    tracker.increase_resource("root.a", "app-1", ONE)
-    tracker.set_max_resources(ONE)
-    tracker.set_max_applications(1)
-    tracker.set_max_applications(nothing)
-
-    assert tracker.increase_resource("root.a", "app-2", NOTHING)
-    assert not tracker.increase_resource("root.a", "app-2", ONE)
 
 
 def test_setters_create_nothing(tracker: QueueTracker) -> None:

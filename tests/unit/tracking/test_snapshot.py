@@ -6,9 +6,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from support.tracking_fixtures import NOTHING, SUE, group, partition, user
+from support.tracking_fixtures import group, partition, user
 from ugm import Manager, Resource, UserGroup
-from ugm.tracking import QueueUsage
 
 SIX = Resource(memory=6 * 10**9, vcore=6000)
 #: What `json` reads and writes.
@@ -87,31 +86,6 @@ def test_users_of_the_enforcement_document() -> None:
     assert [usage.to_dict() for usage in manager.get_users_resources()] == [
         {"userName": "user1", "groups": {"app1": "tester"}, "queues": queues}
     ]
-
-
-def test_only_queues_in_use() -> None:
-    """A queue is shown if something runs in it or below, also without usage."""
-    manager = Manager(partition({"root.a.b": [user("sue", memory=9)], "root.c": [user("sue", memory=9)]}))
-    manager.increase("root.a.b", "app-1", NOTHING, SUE)
-    (usage,) = manager.get_users_resources()
-
-    assert usage.queues == QueueUsage(
-        "root",
-        NOTHING,
-        ("app-1",),
-        None,
-        0,
-        (
-            QueueUsage(
-                "root.a",
-                NOTHING,
-                ("app-1",),
-                None,
-                0,
-                (QueueUsage("root.a.b", NOTHING, ("app-1",), Resource(memory=9), 0, ()),),
-            ),
-        ),
-    )
 
 
 def test_snapshot_stays() -> None:
