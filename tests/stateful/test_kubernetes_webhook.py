@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -199,11 +198,5 @@ class WebhookMachine(RuleBasedStateMachine):
         assert used.total() <= QUEUE
 
 
-class LongWebhookMachine(WebhookMachine):
-    """The same with longer histories."""
-
-
 TestWebhook = WebhookMachine.TestCase
-TestWebhook.settings = settings(max_examples=examples(150), stateful_step_count=30)
-TestLongWebhook = pytest.mark.ci(LongWebhookMachine.TestCase)
-TestLongWebhook.settings = settings(max_examples=2000, stateful_step_count=50)
+TestWebhook.settings = settings(max_examples=examples(300), stateful_step_count=30)

@@ -77,8 +77,7 @@ def test_a_budget_depends_on_the_models_that_it_limits() -> None:
     [
         ("elastic: {groups: [{name: ml, max: {gpu: 4}}]}", {"elastic"}),
         ("budgets: [{name: b, amounts: {gpu: 8}}]", {"budgets"}),
-        ("fairshare: {defaultshares: 1}", {"fairness"}),
-        ("names: any", set()),
+        pytest.param("fairshare: {defaultshares: 1}", {"fairness"}, marks=pytest.mark.ci),
     ],
 )
 def test_only_declared_kinds_are_loaded(declared: str, loaded: set[str]) -> None:
