@@ -241,8 +241,8 @@ def _resize(name: str, size: int, partition: Partition, oracle: Oracle, held: di
 @pytest.mark.parametrize(
     "seeds",
     [
-        range(100),
-        pytest.param(range(100, 300), marks=pytest.mark.ci),
+        range(60),
+        pytest.param(range(60, 300), marks=pytest.mark.ci),
         pytest.param(range(1000, 11_000), marks=pytest.mark.deep),
     ],
 )

@@ -60,6 +60,20 @@ def test_higher_priority() -> None:
     assert [one[0] for one in reserved(partition)] == ["y.1"]
 
 
+def test_wake() -> None:
+    """A wake-up makes reservations, and wakes only what does not delay them."""
+    partition = clocked()
+    fill(partition)
+    partition.request("x.0", "x", memory(8), duration=50)
+    partition.request("y.late", "y", memory(3), duration=101)
+    partition.request("y.soon", "y", memory(3), duration=100)
+
+    assert [one.allocation_id for one in partition.wake()] == ["y.soon"]
+    assert reserved(partition) == [("x.0", ("root",), 1100)]
+    partition.release("run.0")
+    assert [one.allocation_id for one in partition.wake()] == ["x.0"]
+
+
 def test_store(tmp_path: Path) -> None:
     """A store restores reservations, also from a checkpoint, and subscribers receive them."""
     seen = list[Event]()
