@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, final
 
@@ -119,13 +120,15 @@ def _groups_are_valid(elastic: ElasticConfig) -> Iterator[Finding]:
         yield Finding((*path, at, "name"), "elastic-name-invalid", message)
     for at, group in enumerate(elastic.groups):
         yield from _name_findings(group, (*path, at))
-    groups, neighbours = tuple(_with_usable_names(elastic.groups[at]) for at in named), _Neighbours(elastic.groups)
-    for position, refusal in broken_rules(replace(elastic, groups=groups)):
-        place, field = (*path, named[position]), _FIELDS.get(refusal.rule)
+    groups, neighbours = tuple(_with_usable_names(elastic.groups[at]) for at in named), _neighbours(elastic.groups)
+    for number, refusal in broken_rules(replace(elastic, groups=groups)):
+        position, field = named[number], _FIELDS.get(refusal.rule)
         code = f"elastic-{refusal.rule.replace('_', '-')}"
-        sources = neighbours.sources(named[position], refusal.rule, path)
+        compared = set() if refusal.rule in _OF_ONE_GROUP else neighbours(elastic.groups[position])
+        near = tuple((*path, at) for at in (position, *sorted(compared)))
+        sources = (path,) if refusal.rule == "parent_not_found" else near
         yield Finding(
-            (*place, field) if field else place,
+            (*path, position, field) if field else (*path, position),
             code,
             f"elastic group {quote(refusal.group)}: {refusal.reason}",
             sources,
@@ -162,25 +165,11 @@ def _with_usable_names(group: ElasticGroupConfig) -> ElasticGroupConfig:
     )
 
 
-class _Neighbours:
-    """The positions of the groups above and below each group."""
-
-    def __init__(self, groups: Sequence[ElasticGroupConfig]) -> None:
-        self._groups: Final = groups
-        self._positions: Final[dict[str, int]] = {}
-        self._children: Final[dict[str, list[int]]] = {}
-        for at, group in enumerate(groups):
-            # A second group with the same name is reported by itself.
-            self._positions.setdefault(group.name, at)
-            self._children.setdefault(group.parent, []).append(at)
-
-    def sources(self, position: int, rule: str, path: Path) -> tuple[Path, ...]:
-        """Return the paths of a group and of the groups with which a rule compares it."""
-        if rule == "parent_not_found":
-            return (path,)
-        group, compared = self._groups[position], list[int]()
-        if rule not in _OF_ONE_GROUP:
-            parent = self._positions.get(group.parent)
-            above = () if parent is None else (parent,)
-            compared = sorted({*above, *self._children.get(group.name, ())})
-        return tuple((*path, at) for at in (position, *compared))
+def _neighbours(groups: Sequence[ElasticGroupConfig]) -> Callable[[ElasticGroupConfig], set[int]]:
+    """Return a function that returns the positions of the groups above and below a group."""
+    # Of several groups with the same name, which is reported by itself, the first counts as the parent.
+    above = {group.name: at for at, group in reversed([*enumerate(groups)])}
+    below = defaultdict[str, set[int]](set)
+    for at, group in enumerate(groups):
+        below[group.parent].add(at)
+    return lambda group: below[group.name] | ({above[group.parent]} if group.parent in above else set())

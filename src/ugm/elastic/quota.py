@@ -2,7 +2,7 @@
 
 `ElasticQuota` combines the tree of groups (`ugm.elastic.tree`), the rules for changes of groups
 (`ugm.elastic.validation`), the index of pods (`ugm.elastic.group`), and the decisions about them
-(`ugm.elastic.admission`, `ugm.elastic.admission`). It has no lock: its owner has one.
+(`ugm.elastic.admission`). It has no lock: its owner has one.
 
 All counts follow from the pods. If an exception from outside interrupts a change of a pod, call
 `ElasticQuota.recount`, as a partition does.

@@ -97,17 +97,12 @@ def _walk(queue: QueueUsage) -> Iterator[QueueUsage]:
         yield from _walk(child)
 
 
-def _usages(checked: Tracker | AbstractPartition) -> tuple[tuple[UserUsage, ...], tuple[GroupUsage, ...]]:
-    """Return the usage of all users and groups of a tracker or a partition."""
-    if isinstance(checked, Tracker):
-        return checked.get_users_resources(), checked.get_groups_resources()
-    return checked.users(), checked.groups()
-
-
-def _subjects(
-    users: Iterable[UserUsage], groups: Iterable[GroupUsage]
-) -> Iterator[tuple[TrackingType, str, QueueUsage]]:
+def _subjects(checked: Tracker | AbstractPartition) -> Iterator[tuple[TrackingType, str, QueueUsage]]:
     """Yield the kind, the name and the usage of each user and group."""
+    if isinstance(checked, Tracker):
+        users, groups = checked.get_users_resources(), checked.get_groups_resources()
+    else:
+        users, groups = checked.users(), checked.groups()
     yield from ((TrackingType.USER, user.user_name, user.queues) for user in users)
     yield from ((TrackingType.GROUP, group.group_name, group.queues) for group in groups)
 
@@ -124,8 +119,7 @@ def check_never_above(tracker: Tracker | AbstractPartition) -> None:
     Raises:
         InvariantError: with a message for each exceeded limit.
     """
-    subjects = _subjects(*_usages(tracker))
-    findings = [message for kind, name, root in subjects for message in _above(f"{kind} {name!r}", root)]
+    findings = [message for kind, name, root in _subjects(tracker) for message in _above(f"{kind} {name!r}", root)]
     if findings:
         raise InvariantError(tuple(findings))
 
