@@ -409,14 +409,12 @@ class PartitionModel(PartitionModelState):
         leaving = [path for path in sorted(by_queue) if self.queues.is_draining(path) or not self.queues.is_leaf(path)]
         return [(path, tuple(by_queue[path])) for path in leaving]
 
-    def _running(self, allocation_id: str) -> RunningAllocation | None:
-        one = self.held.get(allocation_id)
-        return None if one is None or one.state is _PENDING else RunningAllocation(*one[:3], one.node)
+    def _ledger(self) -> dict[str, RunningAllocation]:
+        return {one.allocation_id: RunningAllocation(*one[:3], one.node) for one in self.entries()}
 
     def audit(self, running: Iterable[RunningAllocation]) -> tuple[Difference, ...]:
         """Return the differences between the ledger and the running allocations."""
-        runs = {one.allocation_id: one for one in running}
-        ledger = {one.allocation_id: RunningAllocation(*one[:3], one.node) for one in self.entries()}
+        runs, ledger = {one.allocation_id: one for one in running}, self._ledger()
         return tuple(
             Difference(ledger.get(name), runs.get(name), name not in runs or runs[name][1] in self.applications)
             for name in sorted({*ledger, *runs})
@@ -429,7 +427,9 @@ class PartitionModel(PartitionModelState):
 
     def _repair(self, difference: Difference) -> bool:
         name, running = difference.allocation_id, difference.running
-        if self._running(name) != difference.ledger or (running is not None and running[1] not in self.applications):
+        if self._ledger().get(name) != difference.ledger or (
+            running is not None and running[1] not in self.applications
+        ):
             return False
         known = self.held.get(name)
         if running is not None and difference.ledger is not None and known is not None and known[1] == running[1]:
@@ -447,10 +447,7 @@ class PartitionModel(PartitionModelState):
 
 def _agree(ledger: RunningAllocation | None, running: RunningAllocation | None) -> bool:
     """Return whether the ledger has what runs; without a node, it may run on any one."""
-    if ledger is not None and running is not None and running.node is None:
-        ledger = ledger._replace(node=None)
-    return _plain(ledger) == _plain(running)
-
-
-def _plain(running: RunningAllocation | None) -> RunningAllocation | None:
-    return None if running is None else running._replace(usage=running.usage.without_zeros())
+    if ledger is None or running is None:
+        return ledger is running
+    found, due = (one._replace(usage=one.usage.without_zeros()) for one in (ledger, running))
+    return found == (due if due.node is not None else due._replace(node=found.node))
