@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
+from support.hosts import free_ports
 
 __all__ = ["Server", "server_here", "shared_server"]
 
@@ -43,7 +44,7 @@ class Server:
     def __init__(self, folder: Path, binaries: Path) -> None:
         self.folder, self.binaries = folder, binaries
         self.data = folder / "data"
-        self.port = _free_port()
+        [self.port] = free_ports(1)
         self._names = count()
 
     @property
@@ -88,12 +89,6 @@ class Server:
         user = "postgres" if os.geteuid() == 0 else None
         command = [str(self.binaries / program), *arguments]
         subprocess.run(command, user=user, check=True, cwd=self.folder, stdout=subprocess.DEVNULL)  # noqa: S603 - our own
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,10 +16,8 @@ import pytest
 from support.partition_fixtures import SUE, config
 from ugm import Partition
 from ugm.config import PartitionConfig
-from ugm.events import Subscriber
-from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
-from ugm.service import ConnectedPartition, Security, Service, ServiceSettings, connect
+from ugm.service import ConnectedPartition, Service, ServiceSettings, connect
 
 __all__ = ["CONFIG", "RawClient", "client_of_service", "eventually", "new_partition", "running", "started"]
 
@@ -34,12 +32,10 @@ def running(
     *,
     store: str | None = None,
     given: PartitionConfig | None = CONFIG,
-    settings: ServiceSettings | None = None,
-    security: Security | None = None,
+    **options: Any,  # noqa: ANN401 - those of `Service`
 ) -> Iterator[Service]:
     """Run a service that listens on a socket in a folder."""
-    place = None if store is None else folder / store
-    service = Service(place, f"unix:{folder / name}", config=given, settings=settings, security=security)
+    service = Service(None if store is None else folder / store, f"unix:{folder / name}", config=given, **options)
     service.start()
     try:
         yield service
@@ -51,25 +47,20 @@ def running(
 def client_of_service(
     config: PartitionConfig | None = None,
     *,
-    models: Iterable[QuotaModel] = (),
-    subscribers: Iterable[Subscriber] = (),
     group_limits: Literal["always", "unless-user-limited"] = "always",
+    **options: Any,  # noqa: ANN401 - those of `Service`
 ) -> Iterator[ConnectedPartition]:
     """Lead a partition with the arguments of `ugm.Partition` in a thread, and return a client that uses a socket.
 
     A new service costs 3 ms of a processor, so each test has its own.
     """
     settings = ServiceSettings(group_limits=group_limits)
-    with TemporaryDirectory() as folder:
-        service = Service(
-            None, f"unix:{folder}/s", config=config, models=models, subscribers=subscribers, settings=settings
-        )
-        service.start()
-        try:
-            with connect(str(service.addresses[0])) as partition:
-                yield partition
-        finally:
-            service.stop()
+    with (
+        TemporaryDirectory() as folder,
+        running(Path(folder), given=config, settings=settings, **options) as service,
+        connect(str(service.addresses[0])) as partition,
+    ):
+        yield partition
 
 
 @pytest.fixture(params=["memory", pytest.param("service", marks=pytest.mark.ci)])

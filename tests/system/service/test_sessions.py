@@ -8,6 +8,7 @@ from time import time
 
 import pytest
 
+from support.service_fixtures import running
 from ugm import RequestError, Resource, UserGroup, parse_config
 from ugm.service import ConnectedPartition, FencedError, Service, connect
 
@@ -17,14 +18,11 @@ CONFIG = parse_config(
 UNIT = Resource(memory=1)
 
 
-@pytest.fixture(params=["memory", "store"])
+@pytest.fixture(params=[None, "quota.db"], ids=["memory", "store"])
 def service(request: pytest.FixtureRequest, quick_folder: Path) -> Iterator[Service]:
     """A service in this process."""
-    place = None if request.param == "memory" else quick_folder / "quota.db"
-    service = Service(place, f"unix:{quick_folder}/socket", config=CONFIG)
-    service.start()
-    yield service
-    service.stop()
+    with running(quick_folder, store=request.param, given=CONFIG) as service:
+        yield service
 
 
 @pytest.fixture
@@ -147,23 +145,16 @@ def test_unknown_sessions(one: ConnectedPartition) -> None:
 
 def test_sessions_survive_a_restart(quick_folder: Path) -> None:
     """After a restart the sessions have their allocations, and those that were fenced are."""
-    place, listen = quick_folder / "quota.db", f"unix:{quick_folder}/socket"
-    service = Service(place, listen, config=CONFIG)
-    service.start()
-    one, two = connect(listen, client="one"), connect(listen, client="two")
-    one.submit("app", UserGroup("sue"), "root.prod")
-    assert one.allocate("a-1", "app", UNIT)
-    assert two.allocate("a-2", "app", UNIT)
-    one.sessions.fence(two.connection.session)
-    service.stop()
-    again = Service(place, listen)
-    again.start()
+    with running(quick_folder, store="quota.db", given=CONFIG) as service:
+        one, two = (connect(str(service.addresses[0]), client=name) for name in ("one", "two"))
+        one.submit("app", UserGroup("sue"), "root.prod")
+        assert one.allocate("a-1", "app", UNIT)
+        assert two.allocate("a-2", "app", UNIT)
+        one.sessions.fence(two.connection.session)
     # Both clients reconnect by themselves and continue their sessions.
-    assert owned(one, one.connection.session) == ["a-1"]
-    assert owned(one, two.connection.session) == ["a-2"]
-    assert one.release("a-1")
-    with pytest.raises(FencedError):
-        two.release("a-2")
-    one.connection.close()
-    two.connection.close()
-    again.stop()
+    with running(quick_folder, store="quota.db", given=None), one, two:
+        assert owned(one, one.connection.session) == ["a-1"]
+        assert owned(one, two.connection.session) == ["a-2"]
+        assert one.release("a-1")
+        with pytest.raises(FencedError):
+            two.release("a-2")

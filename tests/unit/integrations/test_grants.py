@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from support.hosts import free_ports
 from support.partition_kinds import KINDS
 from support.service_fixtures import eventually, running
 from ugm import Partition, RequestError, Resource, UserGroup, UserInQueue, parse_config
@@ -316,8 +316,7 @@ def test_arguments_of_sources(tmp_path: Path) -> None:
 def test_a_page(tmp_path: Path) -> None:
     """A host without a service can show the page of its partition."""
     (tmp_path / "quota.yaml").write_text(CONFIG)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     asyncio.run(_async(quota_source(tmp_path / "quota.yaml", page=port)()))
     address = f"http://127.0.0.1:{port}/api/v1/partition/default"
     with urllib.request.urlopen(address, timeout=30) as answer:
