@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page
 from starlette.applications import Starlette
 
 from support import page_server as pages
+from support.clocks import Clock
 from support.lending import TAGS, lending_models
 from support.server_fixtures import STATUS
 from ugm import Partition, Resource, UserGroup, parse_config
@@ -57,6 +58,8 @@ partitions:
     - name: idle
 """
 _GPUS: Final = 16
+#: The seconds in which the partition is filled.
+_FILLING: Final = _GPUS * _STEP + 4 * 60
 
 
 class Place(NamedTuple):
@@ -125,21 +128,11 @@ class Scenario(NamedTuple):
     places: tuple[Place, ...]
 
 
-class _Clock:
-    """A clock that reaches the present when the partition is filled."""
-
-    def __init__(self) -> None:
-        self.now = time.time() - _GPUS * _STEP - 4 * 60
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def _parsed() -> PartitionConfig:
     return parse_config(_CONFIG).partition()
 
 
-def _fill(partition: Partition, clock: _Clock, app: Starlette) -> None:
+def _fill(partition: Partition, clock: Clock, app: Starlette) -> None:
     """Use up all GPUs, one after the other, and let requests wait and allocations be overdue."""
     partition.add_node("gpu-1", Resource.parse(**{"vcore": "64", "memory": "256Gi", "nvidia.com/gpu": str(_GPUS)}))
     partition.add_node(LONG, Resource.parse(vcore="64", memory="1Ti"))
@@ -166,7 +159,7 @@ def _fill(partition: Partition, clock: _Clock, app: Starlette) -> None:
 
 @contextmanager
 def _full(_folder: Path) -> Iterator[str]:
-    clock = _Clock()
+    clock = Clock(time.time() - _FILLING)
     history = History(clock=clock)
     with (
         pages.stored(_parsed(), models=lending_models(), subscribers=[history], clock=clock) as partition,
@@ -187,7 +180,7 @@ def _empty(_folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _refused(folder: Path) -> Iterator[str]:
-    file, clock = folder / "queues.yaml", _Clock()
+    file, clock = folder / "queues.yaml", Clock(time.time() - _FILLING)
     file.write_text(_CONFIG)
     history = History(clock=clock)
 

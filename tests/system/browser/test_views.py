@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from starlette.applications import Starlette
 
 from support import page_server as pages
+from support.clocks import Clock
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.events import ConfigurationChanged
 from ugm.partition.config.compiled import CompiledConfig
@@ -43,17 +44,6 @@ START = 1_793_491_200
 LOWER = CONFIG.replace("max: {vcore: 64", "max: {vcore: 48")
 
 
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
-
-
 class World(NamedTuple):
     """A served partition."""
 
@@ -66,7 +56,7 @@ class World(NamedTuple):
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     """Serve a partition whose GPUs were taken one after the other in the last 18 minutes, with names of all kinds."""
-    clock, apps = Clock(), list[Starlette]()
+    clock, apps = Clock(START), list[Starlette]()
     history = History(clock=clock)
 
     def prepare(app: Starlette) -> None:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from starlette.testclient import TestClient
 
+from support.clocks import Clock
 from support.kubernetes_reviews import REPLICA_SET_CONTROLLER, deployment, new_uid, pod, review
 from ugm import Partition, Resource, parse_config
 from ugm.integrations import Grants, Work
@@ -37,17 +38,6 @@ partitions:
 #: The answer without a warning.
 ALLOWED: Final = {"allowed": True, "warnings": []}
 Ask = Callable[..., dict[str, Any]]
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000
-
-    def __call__(self) -> int:
-        """Return the time."""
-        return self.now
 
 
 @pytest.fixture(name="clock")

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -203,12 +202,6 @@ def test_reloads_are_logged(file: Path, caplog: pytest.LogCaptureFixture) -> Non
     assert accepted.message == f"{file} was reloaded and is in force"
 
 
-def until(condition: object) -> None:
-    """Wait until a condition holds; fail after some seconds."""
-    while not condition():  # type: ignore[operator] # what tests pass
-        time.sleep(0.005)
-
-
 def test_included_files_are_watched(file: Path) -> None:
     """Only a change is reloaded: of the file, or of one that it includes, also after a mistake was repaired."""
     assert served().state.configurations.reload_if_changed() is False
@@ -239,10 +232,10 @@ def test_signal(file: Path) -> None:
 
     def operate() -> None:
         os.kill(os.getpid(), signal.SIGHUP)
-        until(lambda: team_limit(partition) == 5)
+        eventually(lambda: team_limit(partition) == 5)
         file.write_text("partitions: [")
         os.kill(os.getpid(), signal.SIGHUP)
-        until(lambda: app.state.configurations.outcome.problems)
+        eventually(lambda: app.state.configurations.outcome.problems)
         os.kill(os.getpid(), signal.SIGTERM)
 
     old = signal.signal(signal.SIGTERM, lambda *_: None)
@@ -259,13 +252,13 @@ def test_watching(file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
     app = served(partition, config_path=file, watch=0.005)
     with monkeypatch.context() as broken, TestClient(app):
         broken.setattr(Configurations, "reload_if_changed", lambda _self: 1 // 0)
-        until(lambda: "ZeroDivisionError" in caplog.text)
+        eventually(lambda: "ZeroDivisionError" in caplog.text)
         broken.undo()
         file.write_text("partitions: [")
-        until(lambda: app.state.configurations.outcome.problems)
+        eventually(lambda: app.state.configurations.outcome.problems)
         assert team_limit(partition) == 8
         file.write_text(TIGHTER)
-        until(lambda: team_limit(partition) == 5)
+        eventually(lambda: team_limit(partition) == 5)
 
 
 def test_changes_are_counted(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from support.server_fixtures import CONFIG, PREFIX, SUE, create_partition, storage
+from support.service_fixtures import eventually
 from ugm import Resource, UserGroup, parse_config
 from ugm.partition import AbstractPartition
 from ugm.server import History, create_app
@@ -34,11 +34,11 @@ class World:
         self.now = 110.0
         self.partition.submit("later", BOB, "root.a")
         self.partition.request("b-1", "later", Resource(memory=4))
-        wait_for_requests(history, 1)
+        eventually(lambda: history.counts().get("asked", 0) >= 1)
         self.now = 120.0
         self.partition.request("s-1", "held-app", Resource(memory=3))
         self.partition.request("s-2", "held-app", Resource(memory=1))
-        wait_for_requests(history, 3)
+        eventually(lambda: history.counts().get("asked", 0) >= 3)
         self.now = 130.0
         app = create_app({"default": self.partition}, history={"default": history}, clock=lambda: self.now)
         self.client = TestClient(app)
@@ -48,14 +48,6 @@ class World:
         answer = self.client.get(f"{PREFIX}/{path}", params=query)
         assert answer.status_code == 200, answer.text
         return answer.json()
-
-
-def wait_for_requests(history: History, count: int) -> None:
-    """Wait until a history has received some requests: the events of a service come after the answers."""
-    end = time.monotonic() + 60
-    while history.counts().get("asked", 0) < count:
-        assert time.monotonic() < end, history.counts()
-        time.sleep(0.001)
 
 
 def ids(found: Any) -> list[str]:  # noqa: ANN401 - parsed JSON

@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from support.clocks import Clock
 from support.declared_models import ELASTIC, TREE, declaring
 from support.examples import examples
 from support.partition_fixtures import config
@@ -43,22 +44,11 @@ MODELS: Final = {
 }
 
 
-class Ticking:
-    """A clock whose readings differ by parts of a second."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
-
-
 @pytest.mark.parametrize("models", MODELS)
 @pytest.mark.parametrize("seed", range(examples(4)))
 def test_random_histories(tmp_path: Path, models: str, seed: int) -> None:
     """A partition that is closed, killed and followed at random is always the same as one in memory."""
-    random, clock = Random(seed), Ticking()
+    random, clock = Random(seed), Clock(1_000_000)
     path = tmp_path / "0.db"
     twin = Partition(MODELS[models], clock=clock)
     stored = open_partition(path, MODELS[models], clock=clock)
