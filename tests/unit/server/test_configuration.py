@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +16,7 @@ from support.service_fixtures import eventually
 from ugm import Problem, RequestError, UserInQueue, parse_config
 from ugm.config import PartitionConfig, QueueConfig
 from ugm.partition import AbstractPartition
-from ugm.server import create_app, serving
+from ugm.server import create_app
 from ugm.server.configurations import Actor, ConfigAttempts, Configurations
 from ugm.store import open_partition
 
@@ -222,28 +218,6 @@ def test_included_files_are_watched(file: Path) -> None:
     groups.unlink()
     assert configurations.reload_if_changed() is True
     assert [problem.code for problem in configurations.refused] == ["file-unreadable"]
-
-
-def test_signal(file: Path) -> None:
-    """On SIGHUP the file is reloaded, and an invalid one is logged; on SIGTERM the server stops."""
-    partition = busy()
-    app = served(partition, config_path=file)
-    file.write_text(TIGHTER)
-
-    def operate() -> None:
-        os.kill(os.getpid(), signal.SIGHUP)
-        eventually(lambda: team_limit(partition) == 5)
-        file.write_text("partitions: [")
-        os.kill(os.getpid(), signal.SIGHUP)
-        eventually(lambda: app.state.configurations.outcome.problems)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    old = signal.signal(signal.SIGTERM, lambda *_: None)
-    thread = threading.Thread(target=operate)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        serving.run(app, listener, ready=thread.start)
-    thread.join()
-    signal.signal(signal.SIGTERM, old)
 
 
 def test_watching(file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,12 +10,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.applications import Starlette
 
-from support.server_fixtures import served
+from support.server_fixtures import CONFIG, busy, served
 from support.service_fixtures import eventually
 from ugm.server import serving
 from ugm.server.configurations import Actor, Configurations
@@ -101,6 +102,30 @@ def test_earlier_signal(monkeypatch: pytest.MonkeyPatch) -> None:
         serve(served(), lambda: None, signals=signals)
 
     assert actors == [("local", "signal")]
+
+
+def test_reloads(tmp_path: Path) -> None:
+    """On SIGHUP the file is reloaded, and an invalid one is a problem; on SIGTERM the server stops."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(CONFIG)
+    partition = busy()
+    app = served(partition, config_path=file)
+
+    def maximum() -> int | None:
+        state = partition.queue("root.a")
+        return None if state is None or state.max_resources is None else state.max_resources["memory"]
+
+    def operate() -> None:
+        file.write_text(CONFIG.replace("max: {memory: 9}", "max: {memory: 7}"))
+        send(signal.SIGHUP)
+        eventually(lambda: maximum() == 7)
+        file.write_text("partitions: [")
+        send(signal.SIGHUP)
+        eventually(lambda: app.state.configurations.outcome.problems)
+        send(signal.SIGTERM)
+
+    serve(app, operate)
+    assert maximum() == 7
 
 
 def test_signal_during_a_reload(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from support.partition_fixtures import SUE
-from support.service_fixtures import CONFIG, RawClient, eventually, running, started
+from support.service_fixtures import RawClient, eventually, running, started
 from ugm import AllocationRequest, RequestError, Resource
 from ugm.service import ConnectedPartition, UnavailableError, connect, connect_async
 
@@ -161,16 +160,3 @@ def test_a_lost_connection_loses_no_request(tmp_path: Path) -> None:
             client.send(["wait"])
             client.call(2, "release", allocation_id="a")
             assert client.answers(1) == {2: ("result", True)}
-
-
-def test_a_reserved_request_wakes(tmp_path: Path) -> None:
-    """Wake-ups make and respect reservations; a later request that fits does not pass the reserved one."""
-    properties = {"ugm.reservation": "enabled"}
-    given = replace(CONFIG, queues=tuple(replace(one, properties=properties) for one in CONFIG.queues or ()))
-    with running(tmp_path, store="store", given=given) as service, started(service) as partition:
-        assert partition.allocate("held", "app", HALF)
-        for name, usage in (("large", ALL), ("small", HALF)):
-            assert partition.request(name, "app", usage)
-        assert partition.waiting_list().wait(0.2) == ()
-        partition.release("held")
-        assert take(partition) == ["large"]
