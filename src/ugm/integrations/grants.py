@@ -22,9 +22,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from fractions import Fraction
-from functools import wraps
-from inspect import isawaitable, signature
-from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
+from inspect import isawaitable
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from ugm.decision import Decision, Violation, amount_for_people
 from ugm.errors import RequestError, UgmError, printable, time_text
@@ -48,7 +47,6 @@ from ugm.store import StoredPartition
 
 __all__ = ["BlockingGrants", "GrantDeniedError", "Grants", "ListWork", "Remedy", "Work"]
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 _Specs: TypeAlias = Iterable[AllocationSpec | tuple[str, Resource]]
 
@@ -483,34 +481,6 @@ class Grants:
         return remaining_text(headroom, accounts)
 
 
-class _DirectGrants(Grants):
-    """Grants whose operations never wait for an event loop."""
-
-    async def run(self, operation: Callable[[AbstractPartition], _T]) -> _T:
-        return operation(cast("AbstractPartition", self._source))
-
-
-def _blocking(
-    method: Callable[Concatenate[Grants, _P], Coroutine[Any, Any, _T]],
-) -> Callable[Concatenate[BlockingGrants, _P], _T]:
-    """Return a method of `BlockingGrants` that returns the result of a method of `Grants`."""
-
-    @wraps(method)
-    def call(self: BlockingGrants, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        coroutine = method(self._grants, *args, **kwargs)
-        try:
-            coroutine.send(None)
-        except StopIteration as end:
-            return cast("_T", end.value)
-        coroutine.close()
-        raise RequestError("partition", None, "expected a blocking partition")
-
-    # The method is not a coroutine function, and readers of its documentation must not be told so.
-    call.__signature__ = signature(method)  # type: ignore[attr-defined]  # as `inspect` describes it
-    del call.__wrapped__
-    return call
-
-
 class BlockingGrants:
     """The grants of one host, for threads.
 
@@ -531,13 +501,59 @@ class BlockingGrants:
         """True if the ledger has been compared with the work of the host."""
         return self._grants.is_ready
 
-    grant = _blocking(Grants.grant)
-    extend = _blocking(Grants.extend)
-    confirm = _blocking(Grants.confirm)
-    release = _blocking(Grants.release)
-    end = _blocking(Grants.end)
-    reconcile = _blocking(Grants.reconcile)
-    remaining_text = _blocking(Grants.remaining_text)
+    def grant(
+        self,
+        application_id: str,
+        user: UserGroup,
+        queue: str = "",
+        allocations: _Specs = (),
+        *,
+        tags: Mapping[str, str] | None = None,
+        duration: int | None = None,
+    ) -> None:
+        """See `Grants.grant`."""
+        _result(self._grants.grant(application_id, user, queue, allocations, tags=tags, duration=duration))
+
+    def extend(self, application_id: str, allocations: _Specs, *, duration: int | None = None) -> None:
+        """See `Grants.extend`."""
+        _result(self._grants.extend(application_id, allocations, duration=duration))
+
+    def confirm(self, application_id: str) -> None:
+        """See `Grants.confirm`."""
+        _result(self._grants.confirm(application_id))
+
+    def release(self, allocation_id: str) -> None:
+        """See `Grants.release`."""
+        _result(self._grants.release(allocation_id))
+
+    def end(self, application_id: str) -> None:
+        """See `Grants.end`."""
+        _result(self._grants.end(application_id))
+
+    def reconcile(self, list_work: Callable[[Mapping[str, OwnedAllocation]], Work]) -> SyncReport:
+        """See `Grants.reconcile`."""
+        return _result(self._grants.reconcile(list_work))
+
+    def remaining_text(self, user: UserGroup, queue: str = "", *, tags: Mapping[str, str] | None = None) -> str:
+        """See `Grants.remaining_text`."""
+        return _result(self._grants.remaining_text(user, queue, tags=tags))
+
+
+class _DirectGrants(Grants):
+    """Grants whose operations never wait for an event loop."""
+
+    async def run(self, operation: Callable[[AbstractPartition], _T]) -> _T:
+        return operation(cast("AbstractPartition", self._source))
+
+
+def _result(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """Return the result of a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return cast("_T", end.value)
+    coroutine.close()
+    raise RequestError("partition", None, "expected a blocking partition")
 
 
 async def _is_set(event: asyncio.Event, seconds: float) -> bool:
