@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -41,39 +42,31 @@ def test_user_survives_pickle_and_copy() -> None:
     assert pickle.loads(pickle.dumps(sue)) == copy.deepcopy(sue) == sue  # noqa: S301 - made here
 
 
-@pytest.mark.parametrize("name", ["", None, 7, b"sue"])
-def test_user_has_a_name(name: Wrong) -> None:
-    """A user without a name is refused."""
-    with pytest.raises(RequestError) as caught:
-        UserGroup(name)
-
-    assert str(caught.value) == f"user {name!r}: a name is a text of 1 to 256 characters"
+NO_NAME = "a name is a text of 1 to 256 characters"
+WILDCARD = "the wildcard '*' is not a valid name (allowed: only in limits)"
+PATH = "expected 'root', or names below it separated by single dots"
+BELOW = ("sales", "root.", ".root", "root..a", "root.a b", "rooted", "root.a\n", "root\n", "root.\x00", " root")
 
 
-@pytest.mark.parametrize("group", ["", None, 7])
-def test_groups_have_names(group: Wrong) -> None:
-    """A group without a name is refused."""
-    with pytest.raises(RequestError) as caught:
-        UserGroup("sue", ("dev", group))
-
-    assert str(caught.value) == f"group {group!r}: a name is a text of 1 to 256 characters"
-
-
-def test_wildcard_is_nobody() -> None:
-    """The wildcard stands in limits and is no name of a user or group."""
-    for kind, arguments in (("user", ("*",)), ("group", ("sue", ("*",)))):
+@pytest.mark.parametrize(
+    ("call", "argument", "reason", "values"),
+    [
+        (UserGroup, "user", NO_NAME, ["", None, 7, b"sue"]),
+        (UserGroup, "user", WILDCARD, ["*"]),
+        (lambda group: UserGroup("sue", ("dev", group)), "group", NO_NAME, ["", None, 7]),
+        (lambda group: UserGroup("sue", (group,)), "group", WILDCARD, ["*"]),
+        # A text is not taken letter by letter.
+        (lambda groups: UserGroup("sue", groups), "groups", "expected a collection of names", ["dev", None, 7]),
+        (canonical_path, "queue_path", "expected a non-empty string", ["", None, 3]),
+        (canonical_path, "queue_path", PATH, BELOW),
+    ],
+)
+def test_invalid_names(call: Callable[[Wrong], object], argument: str, reason: str, values: Sequence[Wrong]) -> None:
+    """Names of users and groups, and paths of queues, are refused with the reason."""
+    for value in values:
         with pytest.raises(RequestError) as caught:
-            UserGroup(*arguments)
-        assert str(caught.value) == f"{kind} '*': the wildcard '*' is not a valid name (allowed: only in limits)"
-
-
-@pytest.mark.parametrize("groups", ["dev", None, 7])
-def test_groups_are_several(groups: Wrong) -> None:
-    """A text in place of several groups is refused, not taken letter by letter; so is what is not several."""
-    with pytest.raises(RequestError) as caught:
-        UserGroup("sue", groups)
-
-    assert str(caught.value) == f"groups {groups!r}: expected a collection of names"
+            call(value)
+        assert str(caught.value) == f"{argument} {value!r}: {reason}"
 
 
 def test_tracking_types_are_words() -> None:
@@ -88,26 +81,6 @@ def test_tracking_types_are_words() -> None:
 def test_canonical_path(path: str, canonical: str) -> None:
     """A queue has one name in any case."""
     assert canonical_path(path) == canonical
-
-
-@pytest.mark.parametrize("path", ["", None, 3])
-def test_path_is_a_text(path: Wrong) -> None:
-    """A missing path is refused."""
-    with pytest.raises(RequestError) as caught:
-        canonical_path(path)
-
-    assert str(caught.value) == f"queue_path {path!r}: expected a non-empty string"
-
-
-@pytest.mark.parametrize(
-    "path", ["sales", "root.", ".root", "root..a", "root.a b", "rooted", "root.a\n", "root\n", "root.\x00", " root"]
-)
-def test_path_is_well_formed(path: str) -> None:
-    """A path is the root, or names below it separated by single dots."""
-    with pytest.raises(RequestError) as caught:
-        canonical_path(path)
-
-    assert str(caught.value) == f"queue_path {path!r}: expected 'root', or names below it separated by single dots"
 
 
 @given(queue_paths())

@@ -1,0 +1,232 @@
+"""The manager: denials, limits of configurations, effective limits, and live trackers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
+from ugm import (
+    Manager,
+    Request,
+    RequestError,
+    Resource,
+    UserGroup,
+)
+from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
+from ugm.testing import exposed, partitions, queue_paths, users, verify_all
+from ugm.testing.usage_model import UsageModel
+from ugm.tracking import ActiveLimits, EffectiveLimit, UserTracker
+from ugm.tracking.limits import Limits
+
+# Enforcing
+
+
+def test_denial_names_every_limit_in_order() -> None:
+    """A denial lists all exceeded limits: those of the user before those of the group, each leaf to root."""
+    limits = {
+        "root": [user("sue", applications=1), group("dev", memory=1)],
+        "root.a": [user("sue", memory=1), group("dev", memory=2, applications=1)],
+    }
+    manager = Manager(partition(limits))
+    manager.increase("root.a", "app-1", ONE, SUE)
+    decision = manager.increase("root.a", "app-2", Resource(memory=2), SUE)
+
+    assert [(each.kind, each.queue_path, each.resource) for each in decision.violations] == [
+        ("user", "root.a", "memory"),
+        ("user", "root", None),
+        ("group", "root.a", "memory"),
+        ("group", "root.a", None),
+        ("group", "root", "memory"),
+    ]
+
+
+def test_check_of_an_application_of_another_user() -> None:
+    """A query about an application of another user treats it as one that has not started."""
+    manager = Manager(partition({"root": [user("bob", memory=5)]}))
+    manager.increase("root", "app-1", ONE, SUE)
+
+    assert manager.headroom("root", "app-1", BOB) == Resource(memory=5)
+    assert manager.can_run_app("root", "app-1", BOB)
+    assert manager.group_for("root", "app-1", BOB) is None
+
+
+# Recovery, replacement, gangs
+
+
+def test_increase_all_takes_requests_before_it_locks() -> None:
+    """The iterable of requests may call the manager itself."""
+    manager = Manager()
+    seen: list[Resource | None] = []
+
+    def gang() -> list[Request]:
+        # Asking would wait for ever if the lock were held.
+        seen.append(manager.get_user_resources(SUE))
+        return [Request("root", "app-1", ONE, SUE)]
+
+    assert manager.increase_all(request for _ in range(2) for request in gang())
+    assert seen == [None, None]
+
+
+def test_configuration_of_lists() -> None:
+    """A program may pass lists in place of tuples."""
+    limit = LimitConfig(["sue"], max_resources=ONE)  # type: ignore[arg-type] # what is tested
+    config = PartitionConfig(queues=[QueueConfig("root", limits=[limit])])  # type: ignore[arg-type] # what is tested
+
+    assert Manager(config).headroom("root", "app-1", SUE) == ONE
+
+
+def test_largest_limit() -> None:
+    """A limit is exact up to the largest allowed amount; a larger one is refused, as in a file."""
+    most = 2**63 - 1
+    manager = Manager(partition({"root": [user("sue", memory=most)]}))
+
+    assert manager.increase("root", "app-1", Resource(memory=most), SUE)
+    assert not manager.increase("root", "app-1", ONE, SUE)
+    with pytest.raises(RequestError, match="the amount of memory is above 9223372036854775807"):
+        manager.update_config(partition({"root": [user("sue", memory=most + 1)]}))
+
+
+def test_request_beyond_every_count() -> None:
+    """A request that is not limited is granted at any size, and refunded exactly."""
+    manager = Manager(partition({"root": [user("sue", vcore=1)]}))
+    huge = Resource(memory=2**300)
+
+    assert manager.increase("root", "app-1", huge, SUE)
+    assert manager.increase("root", "app-1", huge, SUE)
+    assert manager.increase("root", "app-1", Resource(vcore=1), SUE)
+    assert not manager.increase("root", "app-1", Resource(vcore=1), SUE)
+    manager.decrease_tracked_resource("root", "app-1", Resource(memory=2**301, vcore=1), remove_app=True, user=SUE)
+    assert exposed(manager) == {"users": {}, "groups": {}}
+
+
+@pytest.mark.parametrize("limit", [user("sue", memory=0, vcore=0), group("dev", memory=0)])
+def test_limit_of_nothing_but_zeros(limit: LimitConfig) -> None:
+    """A limit of only zeros is refused, in a configuration and by hand."""
+    with pytest.raises(RequestError, match="a limit must allow more than 0 of at least one resource that it names"):
+        Limits.compile(partition({"root.a": [limit]}))
+
+
+def test_trackers_by_themselves_share_limits() -> None:
+    """Trackers with one `ActiveLimits` enforce its limits."""
+    active_limits = ActiveLimits(Limits.compile(partition({"root": [user("*", memory=1)]})))
+    sue, bob = UserTracker("sue", active_limits), UserTracker("bob", active_limits)
+
+    assert sue.increase_resource("root", "app-1", ONE)
+    assert bob.increase_resource("root", "app-2", ONE)
+    assert not bob.increase_resource("root", "app-2", ONE)
+
+
+def test_swap_reaches_every_tracker() -> None:
+    """Replaced limits apply to all trackers on their next use."""
+    active_limits = ActiveLimits()
+    sue = UserTracker("sue", active_limits)
+    sue.increase_resource("root.a", "app-1", Resource(memory=3))
+    active_limits.replace_limits(Limits.compile(partition({"root": [user("sue", memory=4)]})))
+
+    assert not sue.increase_resource("root.a", "app-1", Resource(memory=2))
+    assert sue.increase_resource("root.a", "app-1", ONE)
+
+
+@given(partitions(), queue_paths(), users())
+def test_limits_are_those_of_the_book(config: PartitionConfig, path: str, asking: UserGroup) -> None:
+    """The order of the configuration decides which limits apply, and which group is chosen."""
+    manager, model = Manager(config), UsageModel(config)
+
+    assert manager.group_for(path, "app-1", asking) == model.group_for(path, "app-1", asking)
+    assert manager.headroom(path, "app-1", asking) == model.headroom(path, "app-1", asking)
+
+
+# Changes of limits
+
+
+def test_exceeded_limits_in_order() -> None:
+    """Exceeded limits are listed users before groups, by name, leaf to root."""
+    manager = Manager()
+    for asking, application in ((SUE, "app-1"), (BOB, "app-2")):
+        manager.increase("root.a", application, Resource(memory=2), asking)
+    manager.update_config(partition({"root": [user("*", memory=1)], "root.a": [user("sue", memory=1)]}))
+
+    assert [(each.name, each.queue_path, each.shortfall) for each in manager.exceeded_limits()] == [
+        ("bob", "root", 1),
+        ("sue", "root.a", 1),
+        ("sue", "root", 1),
+    ]
+
+
+# Effective limits
+
+
+def test_effective_limits() -> None:
+    """Effective limits are all limits of a user in a queue, with their entries and their usage."""
+    limits = {"root": [user("bob", memory=1), user("*", memory=9)], "root.a": [group("dev", applications=3)]}
+    manager = Manager(partition(limits))
+    manager.increase("root.a", "app-1", Resource(memory=2, vcore=1), SUE)
+
+    assert manager.effective_limits(SUE, "root.a.x") == (
+        EffectiveLimit("user", "sue", "root", "*", "root limits[1]", Resource(memory=9), 0, Resource(memory=2), 1),
+        EffectiveLimit("group", "dev", "root.a", "dev", "root.a limits[0]", None, 3, NOTHING, 1),
+    )
+
+
+def test_effective_limits_of_a_running_application() -> None:
+    """The effective limits of a running application use the group that it is charged to."""
+    manager = Manager(partition({"root": [group("dev", memory=9)]}))
+    manager.increase("root", "app-1", ONE, SUE)
+    moved = UserGroup("sue")
+
+    assert [limit.name for limit in manager.effective_limits(moved, "root", "app-1")] == ["dev"]
+    assert manager.effective_limits(moved, "root") == ()
+
+
+# Live trackers
+
+
+def _with_live_tracker() -> tuple[Manager, UserTracker]:
+    manager = Manager(partition({"root": [group("dev", memory=9)]}))
+    manager.increase("root.a", "app-1", Resource(memory=2), SUE)
+    tracker = manager.get_user_tracker("sue")
+    assert tracker is not None
+    return manager, tracker
+
+
+def test_live_tracker_is_charged_through_the_manager() -> None:
+    """The trackers of a manager refuse to be charged directly, and nothing changes."""
+    manager, sue = _with_live_tracker()
+    dev = manager.get_group_tracker("dev")
+    assert dev is not None
+    before = exposed(manager)
+
+    for tracker, name in ((sue, "sue"), (dev, "dev")):
+        for path, application in (("root.a", "app-1"), ("root.b", "app-1"), ("root.b", "app-2")):
+            with pytest.raises(RequestError) as caught:
+                tracker.increase_resource(path, application, ONE)
+            assert str(caught.value) == f"tracker {name!r}: the tracker belongs to a manager and is charged through it"
+    assert exposed(manager) == before
+
+
+def test_live_tracker_gives_nothing_back() -> None:
+    """The trackers of a manager refuse to end an application."""
+    manager, sue = _with_live_tracker()
+    dev = manager.get_group_tracker("dev")
+    assert dev is not None
+
+    for tracker in (sue, dev):
+        with pytest.raises(RequestError, match="the tracker belongs to a manager and is charged through it"):
+            tracker.decrease_resource("root.a", "app-1", Resource(memory=2), remove_app=True)
+    verify_all(manager)
+    assert manager.get_user_resources(SUE) == Resource(memory=2)
+
+
+def test_dropped_tracker_is_of_no_use() -> None:
+    """A live tracker whose last application has ended no longer counts, and cannot disturb the manager."""
+    manager, sue = _with_live_tracker()
+    manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), remove_app=True, user=SUE)
+    with pytest.raises(RequestError, match="user 'sue' runs nothing in or below the queue"):
+        sue.set_max_applications(1)
+    manager.increase("root.a", "app-2", ONE, SUE)
+    manager.increase("root.a", "app-3", ONE, SUE)
+
+    verify_all(manager)
+    assert sue.usage == NOTHING
+    assert manager.get_user_resources(SUE) == Resource(memory=2)
