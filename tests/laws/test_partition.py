@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
+from support.failing_models import Fuse, ResettableFailing
 from support.law_partitions import (
     Backlog,
-    Fault,
-    Faulty,
     Scene,
     Seats,
     everything,
     scenes,
 )
+from support.partition_fixtures import BrokenError
 from ugm import AllocationRequest, Partition, RequestError, Resource
 from ugm.partition import AllocationState, RunningAllocation
 from ugm.testing.strategies import SUBMITTED
@@ -72,25 +72,32 @@ OPERATIONS: Final[dict[str, Operation]] = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @laws
-@given(scene=scenes(), method=st.sampled_from(["check", "charge", "add_pending"]), nth=st.integers(1, 4), mode=MODES)
+@given(
+    scene=scenes(),
+    method=st.sampled_from(["check", "charge", "add_pending"]),
+    nth=st.integers(1, 4),
+    is_after=st.booleans(),
+    mode=MODES,
+)
 def test_a_model_that_raises_leaves_nothing_behind(
     operation: str,
     scene: Scene,
     method: str,
     nth: int,
+    is_after: bool,  # noqa: FBT001 - drawn
     mode: Any,  # noqa: ANN401 - one of two texts
 ) -> None:
     """Whichever model raises, wherever and in whatever operation, every counter of every model is as it was."""
-    faulty = Faulty()
-    models: list[Any] = [Seats(3), faulty, Backlog()]
+    failing = ResettableFailing()
+    models: list[Any] = [Seats(3), failing, Backlog()]
     partition = scene.partition(models, group_limits=mode)
     before = everything(partition, [models[0], models[2]])
-    faulty.method, faulty.left = method, nth
+    failing.arm(Fuse(method, nth, is_after))
     try:
         OPERATIONS[operation](partition, scene)
-    except (Fault, RequestError):
+    except (BrokenError, RequestError):
         assert everything(partition, [models[0], models[2]]) == before
-    faulty.method = ""
+    failing.arm(None)
     waiting = {one.allocation_id for one in partition.allocations() if one.state is AllocationState.PENDING}
     assert set(models[2].waiting) == waiting
     assert set(models[2].charged) == {one.allocation_id for one in running(partition)}

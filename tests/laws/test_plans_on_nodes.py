@@ -13,7 +13,8 @@ from ugm import AllocationRequest, Partition, Resource
 from ugm.partition import AllocationState, ReclaimPlan, RunningAllocation
 from ugm.preemption import PreemptionPlan
 
-Way = Literal["preempt", "reclaim"]
+#: A preemption on some nodes, a reclaim on some nodes, and a preemption for which nodes do not matter.
+Way = Literal["preempt", "reclaim", "anywhere"]
 NODES = ("n1", "n2", "n3")
 
 
@@ -30,8 +31,8 @@ def plan_of(
     way: Way, partition: Partition, request: AllocationRequest, nodes: Mapping[str, Resource]
 ) -> PreemptionPlan | ReclaimPlan:
     """Return a plan of one kind."""
-    if way == "preempt":
-        return partition.plan_preemption(request, since=0, now=60, nodes=nodes)
+    if way != "reclaim":
+        return partition.plan_preemption(request, since=0, now=60, nodes=nodes if way == "preempt" else None)
     return partition.plan_reclaim(request.application_id, request.usage, priority=request.priority, nodes=nodes)
 
 
@@ -45,7 +46,7 @@ def victims_of(plan: PreemptionPlan | ReclaimPlan) -> list[str]:
 def fits(kinds: str, seed: int, node: str | None, names: list[str]) -> bool:
     """Return whether the request fits on the node and in all limits without some allocations and terminating ones."""
     partition, request, nodes = drawn(kinds, seed)
-    room = nodes[node or ""]
+    room = nodes[node] if node else request.usage
     for one in partition.allocations():
         if one.allocation_id in names or one.state is AllocationState.TERMINATING:
             partition.release(one.allocation_id)
@@ -57,25 +58,30 @@ def fits(kinds: str, seed: int, node: str | None, names: list[str]) -> bool:
 def check_scene(kinds: str, seed: int, way: Way) -> bool:
     """Check the plan of one scene, and return whether it has victims."""
     partition, request, nodes = drawn(kinds, seed)
+    held = {one.allocation_id: one for one in partition.allocations()}
     plan = plan_of(way, partition, request, nodes)
+    assert {one.allocation_id: one for one in partition.allocations()} == held
     names = victims_of(plan)
     if not plan:
         assert names == []
         return False
-    assert {one.node for one in partition.allocations() if one.allocation_id in names} == {plan.node}
+    victims = [held[name] for name in names]
+    assert all(one.state is AllocationState.HELD and one.preemptible for one in victims)
+    assert all(one.application_id != "a" and one.priority <= request.priority for one in victims)
+    assert way == "anywhere" or {one.node for one in victims} == {plan.node}
     assert fits(kinds, seed, plan.node, names)
     assert not any(fits(kinds, seed, plan.node, [one for one in names if one != name]) for name in names)
     if way == "preempt":
         on_one_node = [victims_of(plan_of(way, partition, request, {name: nodes[name]})) for name in NODES]
         assert len(names) == min(len(found) for found in on_one_node if found)
     done = partition.carry_out(plan) if isinstance(plan, PreemptionPlan) else partition.reclaim(plan)
-    assert sorted(done) == sorted(names)
+    assert sorted(done) == sorted(set(names))
     partition.verify()
     return True
 
 
 @pytest.mark.parametrize("seeds", [range(25), pytest.param(range(1000, 2000), marks=pytest.mark.deep)])
-@pytest.mark.parametrize("way", ["preempt", "reclaim"])
+@pytest.mark.parametrize("way", ["preempt", "reclaim", "anywhere"])
 @pytest.mark.parametrize("kinds", MODEL_KINDS)
 def test_plans_on_nodes(kinds: str, way: Way, seeds: range) -> None:
     """All victims run on the node of the plan, suffice there and in all limits, and none of them can be left out."""

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
-from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup
+from ugm import AllocationRequest, Partition, RequestError, UserGroup
 from ugm.configuration import PartitionConfig, QueueConfig
 from ugm.decision import Violation
 from ugm.identity import ROOT
@@ -17,16 +17,11 @@ from ugm.testing.strategies import SUBMITTED
 
 __all__ = [
     "Backlog",
-    "Fault",
-    "Faulty",
     "Licences",
     "Scene",
     "Seats",
     "everything",
-    "grant_all",
-    "other_models",
     "scenes",
-    "traits_of",
 ]
 
 #: The clock stands still: two partitions of one scene promise the same ends.
@@ -106,48 +101,6 @@ class Backlog:
         assert self.waiting.pop(claim.allocation_id) == claim
 
 
-class Fault(Exception):  # noqa: N818 - the fault of a model, not an error of ugm
-    """The exception of a faulty model."""
-
-
-class Faulty:
-    """A model that raises at the nth call of one method, and otherwise agrees with everything.
-
-    A refund of an earlier charge never raises: a model that fails there cannot be undone.
-    """
-
-    def __init__(self) -> None:
-        self.method, self.left = "", 0
-        self.known: set[tuple[str, str, Resource]] = set()
-
-    def _call(self, method: str) -> None:
-        if method == self.method:
-            self.left -= 1
-            if self.left == 0:
-                raise Fault(method)
-
-    def check(self, _: Claim) -> tuple[Violation, ...]:
-        """Agree."""
-        self._call("check")
-        return ()
-
-    def charge(self, claim: Claim) -> None:
-        """Count nothing."""
-        if claim[:3] not in self.known:
-            self._call("charge")
-        self.known.add(claim[:3])
-
-    def refund(self, _: Claim) -> None:
-        """Count nothing."""
-
-    def add_pending(self, _: Claim) -> None:
-        """Count nothing."""
-        self._call("add_pending")
-
-    def remove_pending(self, _: Claim) -> None:
-        """Count nothing."""
-
-
 class Scene(NamedTuple):
     """What there was before, and one more allocation."""
 
@@ -166,11 +119,6 @@ class Scene(NamedTuple):
             partition.adopt_application(application_id, user, path)
         grant_all(partition, self.stream)
         return partition
-
-
-def other_models() -> list[QuotaModel]:
-    """Return two other quota models."""
-    return [Licences(6), Backlog()]
 
 
 def traits_of(request: AllocationRequest) -> dict[str, Any]:

@@ -89,38 +89,20 @@ def test_evictions_in_a_group_without_weight() -> None:
     assert list(model.check(urgent)) == []
 
 
+NO_TAG = (
+    "elastic group tag {!r}: the application has no such tag, its namespace has no group, and no default group is "
+    "configured"
+)
+UNKNOWN = "elastic group 'typo': there is no such group, and no default group is configured"
+
+
 @pytest.mark.parametrize(
     ("tags", "options", "messages"),
     [
-        (
-            {GROUP_TAG: "typo"},
-            {},
-            "elastic group 'typo': there is no such group, and no default group is configured",
-        ),
-        (
-            {},
-            {},
-            (
-                "elastic group tag 'quota.scheduling.koordinator.sh/name': the application has no such tag, its "
-                "namespace has no group, and no default group is configured"
-            ),
-        ),
-        (
-            {"team": "a", NAMESPACE_TAG: "unbound"},
-            {},
-            (
-                "elastic group tag 'quota.scheduling.koordinator.sh/name': the application has no such tag, its "
-                "namespace has no group, and no default group is configured"
-            ),
-        ),
-        (
-            {GROUP_TAG: "a"},
-            {"group_tag": "team"},
-            (
-                "elastic group tag 'team': the application has no such tag, its namespace has no group, and no default "
-                "group is configured"
-            ),
-        ),
+        ({GROUP_TAG: "typo"}, {}, UNKNOWN),
+        ({}, {}, NO_TAG.format(GROUP_TAG)),
+        ({"team": "a", NAMESPACE_TAG: "unbound"}, {}, NO_TAG.format(GROUP_TAG)),
+        ({GROUP_TAG: "a"}, {"group_tag": "team"}, NO_TAG.format("team")),
     ],
 )
 def test_no_group_is_denied(model: ElasticModel, tags: dict[str, str], options: dict[str, Any], messages: str) -> None:

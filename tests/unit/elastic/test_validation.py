@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,57 +37,48 @@ def _quota() -> ElasticQuota:
     return quota
 
 
-def refused(call: Any, *arguments: Any) -> list[str]:  # noqa: ANN401 - any method of the quota
-    """Return the refusals of a call."""
+SIBLINGS = "the minimums of the group and its siblings"
+
+
+def refused(call: Callable[[Any], object], given: ElasticGroup | Pod | str) -> list[str]:
+    """Return the reasons of a refused call without the name of the group, with which each begins."""
+    name = given if isinstance(given, str) else given.group if isinstance(given, Pod) else given.name
     with pytest.raises(GroupError) as caught:
-        call(*arguments)
-    return [str(refusal) for refusal in caught.value.refusals]
+        call(given)
+    texts = [str(refusal) for refusal in caught.value.refusals]
+    assert all(text.startswith(f"elastic group {name!r}: ") for text in texts)
+    return [text.partition(": ")[2] for text in texts]
 
 
 @pytest.mark.parametrize(
     ("group", "reasons"),
     [
-        (TEAM, ["elastic group 'team': there is already a group of this name [already_exists]"]),
-        (TEAM._replace(name="x", parent="y"), ["elastic group 'x': there is no group 'y' [parent_not_found]"]),
-        (
-            TEAM._replace(name="x", unparsed_weight="[1]"),
-            ["elastic group 'x': '[1]' is not a mapping of weights [bad_shared_weight]"],
-        ),
+        (TEAM, ["there is already a group of this name [already_exists]"]),
+        (TEAM._replace(name="x", parent="y"), ["there is no group 'y' [parent_not_found]"]),
+        (TEAM._replace(name="x", unparsed_weight="[1]"), ["'[1]' is not a mapping of weights [bad_shared_weight]"]),
         (
             TEAM._replace(name="x", parent="team", namespaces=()),
-            ["elastic group 'x': 'team' is not marked as a parent [parent_is_not_parent]"],
+            ["'team' is not marked as a parent [parent_is_not_parent]"],
         ),
-        (TEAM._replace(name="x"), [
-            "elastic group 'x': namespace 'research' is already listed by 'team' [namespace_bound]",
-        ]),
+        (TEAM._replace(name="x"), ["namespace 'research' is already listed by 'team' [namespace_bound]"]),
         (
             ElasticGroup("x", "dept", Resource(vcore=30_001), MOST),
-            [
-                (
-                    "elastic group 'x': the minimums of the group and its siblings add up to 50001m vcore, "
-                    "above min 50 of 'dept' "
-                    "[siblings_min_exceeds_parent_min]"
-                ),
-            ],
+            [f"{SIBLINGS} add up to 50001m vcore, above min 50 of 'dept' [siblings_min_exceeds_parent_min]"],
         ),
         (
             ElasticGroup("x", "dept", Resource(memory=1), Resource(memory=5)),
             [
-                "elastic group 'x': max of 'dept' names other resources [max_keys_mismatch]",
-                "elastic group 'x': min names resources that min of 'dept' does not name [min_keys_not_in_parent]",
-                (
-                    "elastic group 'x': the minimums of the group and its siblings add up to 1 memory, "
-                    "above min 0 of 'dept' "
-                    "[siblings_min_exceeds_parent_min]"
-                ),
+                "max of 'dept' names other resources [max_keys_mismatch]",
+                "min names resources that min of 'dept' does not name [min_keys_not_in_parent]",
+                f"{SIBLINGS} add up to 1 memory, above min 0 of 'dept' [siblings_min_exceeds_parent_min]",
             ],
         ),
         (
             ElasticGroup("x", "dept", tree_id="t", max=MOST),
-            ["elastic group 'x': 'dept' belongs to another tree [tree_id_parent_mismatch]"],
+            ["'dept' belongs to another tree [tree_id_parent_mismatch]"],
         ),
     ],
-)  # fmt: skip
+)
 def test_create_refused(quota: ElasticQuota, group: ElasticGroup, reasons: list[str]) -> None:
     """A new group that violates rules is refused with all of them, in their order."""
     assert refused(quota.create, group) == reasons
@@ -105,54 +97,40 @@ def test_amounts_refused(quota: ElasticQuota) -> None:
     )
 
     assert refused(quota.create, group) == [
-        "elastic group 'x': max of memory is negative [negative_max]",
-        "elastic group 'x': min of memory is negative [negative_min]",
-        "elastic group 'x': shared_weight of memory is negative [negative_shared_weight]",
-        "elastic group 'x': shared_weight of vcore is negative [negative_shared_weight]",
-        "elastic group 'x': min names gpu, but max does not [min_key_not_in_max]",
-        "elastic group 'x': min of memory is -1, above max -2 [min_exceeds_max]",
-        "elastic group 'x': min of vcore is 2, above max 1 [min_exceeds_max]",
-        "elastic group 'x': 1 gpu is used, but max does not name it [max_below_used]",
-        "elastic group 'x': 1500m vcore is used, above max 1 [max_below_used]",
+        "max of memory is negative [negative_max]",
+        "min of memory is negative [negative_min]",
+        "shared_weight of memory is negative [negative_shared_weight]",
+        "shared_weight of vcore is negative [negative_shared_weight]",
+        "min names gpu, but max does not [min_key_not_in_max]",
+        "min of memory is -1, above max -2 [min_exceeds_max]",
+        "min of vcore is 2, above max 1 [min_exceeds_max]",
+        "1 gpu is used, but max does not name it [max_below_used]",
+        "1500m vcore is used, above max 1 [max_below_used]",
     ]
 
 
 @pytest.mark.parametrize(
     ("group", "reasons"),
     [
-        (ElasticGroup("x"), ["elastic group 'x': there is no such group [not_found]"]),
-        (
-            ElasticGroup(SYSTEM_GROUP, max=MOST),
-            [f"elastic group '{SYSTEM_GROUP}': the group is built in [forbidden_modify]"],
-        ),
-        (
-            DEPARTMENT._replace(is_parent=False),
-            ["elastic group 'dept': 'team' is below it [is_parent_with_children]"],
-        ),
-        (DEPARTMENT._replace(parent="dept"), ["elastic group 'dept': 'dept' is the group itself, or below it [cycle]"]),
+        (ElasticGroup("x"), ["there is no such group [not_found]"]),
+        (ElasticGroup(SYSTEM_GROUP, max=MOST), ["the group is built in [forbidden_modify]"]),
+        (DEPARTMENT._replace(is_parent=False), ["'team' is below it [is_parent_with_children]"]),
+        (DEPARTMENT._replace(parent="dept"), ["'dept' is the group itself, or below it [cycle]"]),
         (
             DEPARTMENT._replace(min=Resource(vcore=1000)),
-            [
-                (
-                    "elastic group 'dept': the minimums of its children add up to 20 vcore, above min 1 "
-                    "[children_min_exceeds_min]"
-                ),
-            ],
+            ["the minimums of its children add up to 20 vcore, above min 1 [children_min_exceeds_min]"],
         ),
         (
             DEPARTMENT._replace(min=Resource(), tree_id="t"),
             [
-                "elastic group 'dept': the group belongs to the tree '' [tree_id_changed]",
-                "elastic group 'dept': 'team' belongs to another tree [tree_id_child_mismatch]",
-                "elastic group 'dept': min of 'team' names resources that min does not name [min_keys_not_in_parent]",
-                (
-                    "elastic group 'dept': the minimums of its children add up to 20 vcore, above min 0 "
-                    "[children_min_exceeds_min]"
-                ),
+                "the group belongs to the tree '' [tree_id_changed]",
+                "'team' belongs to another tree [tree_id_child_mismatch]",
+                "min of 'team' names resources that min does not name [min_keys_not_in_parent]",
+                "the minimums of its children add up to 20 vcore, above min 0 [children_min_exceeds_min]",
             ],
         ),
     ],
-)  # fmt: skip
+)
 def test_update_refused(quota: ElasticQuota, group: ElasticGroup, reasons: list[str]) -> None:
     """A change that violates rules is refused with all of them, and nothing has changed."""
     before = quota.tree.groups
@@ -168,7 +146,7 @@ def test_long_chain_below_its_own_end(quota: ElasticQuota) -> None:
         quota.create(group)
 
     messages = refused(quota.update, ElasticGroup("g0", parent="g60", is_parent=True))
-    assert messages == ["elastic group 'g0': 'g60' is the group itself, or below it [cycle]"]
+    assert messages == ["'g60' is the group itself, or below it [cycle]"]
 
 
 def test_change_does_not_read_the_siblings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,10 +171,10 @@ def test_change_does_not_read_the_siblings(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        (DEFAULT_GROUP, f"elastic group '{DEFAULT_GROUP}': the group is built in [forbidden_delete]"),
-        ("x", "elastic group 'x': there is no such group [not_found]"),
-        ("dept", "elastic group 'dept': 'team' is below it [has_children]"),
-        ("team", "elastic group 'team': there are pods that name the group [has_pods]"),
+        (DEFAULT_GROUP, "the group is built in [forbidden_delete]"),
+        ("x", "there is no such group [not_found]"),
+        ("dept", "'team' is below it [has_children]"),
+        ("team", "there are pods that name the group [has_pods]"),
     ],
 )
 def test_delete_refused(quota: ElasticQuota, name: str, reason: str) -> None:
@@ -210,12 +188,12 @@ def test_group_with_pods_becomes_no_parent(quota: ElasticQuota) -> None:
     """A group with pods, by name or by namespace, cannot become a parent; an idle one can."""
     quota.expect(Pod("p", HALF, namespace="research"))
     messages = refused(quota.update, TEAM._replace(is_parent=True))
-    assert messages == ["elastic group 'team': there are pods in the group [is_parent_with_pods]"]
+    assert messages == ["there are pods in the group [is_parent_with_pods]"]
 
     quota.forget("p")
     quota.update(TEAM._replace(is_parent=True))
     assert refused(quota.expect, Pod("p", HALF, "team")) == [
-        "elastic group 'team': the group is marked as a parent and accepts no pods [pod_on_parent_quota]"
+        "the group is marked as a parent and accepts no pods [pod_on_parent_quota]"
     ]
 
 
