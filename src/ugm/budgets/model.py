@@ -122,18 +122,15 @@ class Budgets(ReportingModel):
     @locked
     def never(self, claims: Sequence[Claim]) -> list[BudgetViolation]:
         """Return every account that never has enough for some claims together, with the sum of their promises."""
-        accounts: dict[tuple[str, str, str], Account] = {}
-        promised: dict[tuple[str, str, str], int] = {}
+        promised: dict[tuple[str, str, str], tuple[Account, int]] = {}
         for claim in claims:
             for account in self._accounts_of(claim):
-                terms = account.terms
-                wanted = terms.wanted(claim.usage.amounts)
+                wanted = account.terms.wanted(claim.usage.amounts)
                 # A claim that has to promise its duration and does not is denied by itself.
-                if wanted and not (terms.is_safe and claim.until is None):
-                    key = account.key
-                    accounts[key] = account
-                    promised[key] = promised.get(key, 0) + account.promise(wanted, claim.until, self._now)
-        denials = [account.never(promised[key], self._now) for key, account in accounts.items()]
+                if wanted and not (account.terms.is_safe and claim.until is None):
+                    before = promised.get(account.key, (account, 0))[1]
+                    promised[account.key] = account, before + account.promise(wanted, claim.until, self._now)
+        denials = [account.never(amount, self._now) for account, amount in promised.values()]
         return [denial for denial in denials if denial is not None]
 
     def charge(self, claim: Claim) -> None:

@@ -319,9 +319,18 @@ class UsageQuery(NamedTuple):
         return _summed(found, self._named, self._bounds(first, end))
 
     def _named(self, interval: UsageInterval) -> Sequence[str | None]:
-        """Return the subjects of an interval."""
-        subjects = _SUBJECTS[self.by](interval)
+        """Return the subjects of an interval that the query asks for."""
+        subjects = self._subjects(interval)
         return subjects if self.names is None else [name for name in subjects if name in self.names]
+
+    def _subjects(self, interval: UsageInterval) -> Sequence[str | None]:
+        if self.column is not None:
+            return (getattr(interval, self.column),)
+        if self.by == "group":
+            return (interval.first_group if interval.group is None else interval.group,)
+        # Each owner also counts the usage below it.
+        kind = self.by.replace("-", " ")
+        return [name for of_kind, name in interval.owners if of_kind == kind] or [None]
 
     def _bounds(self, first: int, last: int) -> list[int]:
         """Return the beginnings of all periods, and the end of the last one, in milliseconds.
@@ -348,21 +357,6 @@ _COLUMNS: Final[Mapping[str, str]] = {"user": "user", "queue": "queue_path", "ap
 _PERIODS: Final = (None, *get_args(Period))
 #: The maximum number of periods of some seconds.
 _MOST_PERIODS: Final = 10_000
-
-
-def _owners_of(interval: UsageInterval, kind: str) -> Sequence[str | None]:
-    """Return the owners of a kind: each also counts the usage below it."""
-    return [name for of_kind, name in interval.owners if of_kind == kind] or [None]
-
-
-_SUBJECTS: Final[Mapping[Grouping, Callable[[UsageInterval], Sequence[str | None]]]] = {
-    "user": lambda interval: (interval.user,),
-    "group": lambda interval: (interval.first_group if interval.group is None else interval.group,),
-    "queue": lambda interval: (interval.queue_path,),
-    "application": lambda interval: (interval.application_id,),
-    "elastic-group": lambda interval: _owners_of(interval, "elastic group"),
-    "quota-node": lambda interval: _owners_of(interval, "quota node"),
-}
 
 
 def _summed(
