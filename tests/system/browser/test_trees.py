@@ -45,10 +45,9 @@ def cells(page: Page, name: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("partition", ["default", "other"])
-def test_elastic_groups(page: Page, few: str, partition: str) -> None:
+def test_elastic_groups(page: Page, few: str) -> None:
     """A group is shown with its usage of the maximum, minimum, runtime and request, and what it borrows and lends."""
-    page.goto(f"{few}#/{partition}/elastic")
+    page.goto(f"{few}#/other/elastic")
     expect(page.locator('[role="columnheader"]')).to_have_text(
         ["Group", "Used of the maximum", "Minimum", "Runtime", "Request", "Borrowed", "Lent"]
     )
@@ -64,10 +63,9 @@ def test_elastic_groups(page: Page, few: str, partition: str) -> None:
     expect(page.locator("#detail-heading")).to_have_text("Elastic group ml")
 
 
-@pytest.mark.parametrize("partition", ["default", "other"])
-def test_quota_trees(page: Page, few: str, partition: str) -> None:
+def test_quota_trees(page: Page, few: str) -> None:
     """A node is shown with its quota, and every consumer above its own node with the node that holds it."""
-    page.goto(f"{few}#/{partition}/quota")
+    page.goto(f"{few}#/other/quota")
     assert cells(page, "A") == ["1", NONE]
     assert cells(page, "R") == [NONE, "1"]
     expect(page.locator('[data-path="B"] .badge')).to_have_text("hard")
