@@ -58,6 +58,8 @@ const state = {
   isMenuOpen: false,
 };
 
+/** The resources in the summary; the detail of the root has all of them. */
+const summaryColumns = new Columns(6);
 /** The seconds for which a view without a stream keeps the summary. */
 const SUMMARY = 10;
 /** The longest interval, in seconds, at which the figures count as live. */
@@ -188,6 +190,22 @@ function header() {
   ];
 }
 
+/**
+ * A partition in one line: the used part of the cluster, and the number of its objects.
+ *
+ * @param {Partition} partition
+ */
+function summary(partition) {
+  const { names } = summaryColumns.choose([{ usage: partition.usage, limits: partition.cluster }]);
+  const counts = /** @type {const} */ (["application", "user", "group", "queue"]).map((noun) => counted(partition[`${noun}s`], noun));
+  return h(
+    "dl",
+    { class: "summary" },
+    names.map((name) => h("div", null, h("dt", { title: resourceName(name) }, resourceName(name), variantsButton(name)), h("dd", null, gauge(name, partition.usage[name] ?? 0, partition.cluster?.[name])))),
+    h("div", { class: "counts quiet" }, h("dt", { class: "unseen" }, "Counts"), h("dd", null, counts.join(" · "))),
+  );
+}
+
 /** The button that shows the views in a narrow window; it has the title of the current view. */
 function menuButton() {
   const click = () => {
@@ -282,18 +300,3 @@ window.addEventListener("refresh", () => poller.poll());
 window.addEventListener("redraw", render);
 window.addEventListener("resize", () => VIEWS.get(route.view)?.shown?.());
 poller.poll();
-
-/** The resources that are shown; the detail of the root has all of them. */
-const columnChoice = new Columns(6);
-
-/** @param {Partition} partition */
-export function summary(partition) {
-  const { names } = columnChoice.choose([{ usage: partition.usage, limits: partition.cluster }]);
-  const counts = /** @type {const} */ (["application", "user", "group", "queue"]).map((noun) => counted(partition[`${noun}s`], noun));
-  return h(
-    "dl",
-    { class: "summary" },
-    names.map((name) => h("div", null, h("dt", { title: resourceName(name) }, resourceName(name), variantsButton(name)), h("dd", null, gauge(name, partition.usage[name] ?? 0, partition.cluster?.[name])))),
-    h("div", { class: "counts quiet" }, h("dt", { class: "unseen" }, "Counts"), h("dd", null, counts.join(" · "))),
-  );
-}

@@ -24,7 +24,7 @@ function key(name) {
  *
  * @param {string} name
  */
-export function familyOf(name) {
+function familyOf(name) {
   return name.slice(0, Math.max(0, name.indexOf(":")));
 }
 

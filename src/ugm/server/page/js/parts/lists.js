@@ -4,7 +4,7 @@
  */
 
 import { announce, h } from "../base/dom.js";
-import { count, resourceName } from "../base/format.js";
+import { amountText, count, resourceName } from "../base/format.js";
 import { link, route, setQuery } from "../base/route.js";
 import { remembered } from "../base/settings.js";
 import { variantsButton } from "./columns.js";
@@ -48,6 +48,23 @@ export function table(label, items, columns, { key, style = "list", rowStyle, or
  */
 export function nameLink(view, name, props = {}, text = name) {
   return h("a", { href: link(view, name), class: "name-link", title: name, ...props }, text);
+}
+
+/**
+ * Describe a table of resources: how much of each is used, and further amounts.
+ *
+ * @param {string[]} names
+ * @param {{name: string, show: (name: string) => Child}} used
+ * @param {[heading: string, amounts: Amounts | null | undefined][]} figures
+ * @param {string} style
+ */
+export function resourceTable(names, used, figures, style) {
+  const columns = figures.map(([name, amounts]) => ({
+    name,
+    style: "number",
+    show: (/** @type {string} */ resource) => (amounts?.[resource] === undefined ? "–" : amountText(resource, amounts[resource] ?? 0)),
+  }));
+  return table("Resources", names, [{ name: "Resource", width: "21%", show: resourceLabel }, { style: "bars", width: "29%", ...used }, ...columns], { style: `resources ${style}`, key: String });
 }
 
 /** Names with their own line. */
@@ -101,7 +118,7 @@ export function clipped(text, style = "clip") {
  *
  * @param {string} name
  */
-export function breakable(name) {
+function breakable(name) {
   return name.split(/(?<=[/.])/).map((part, index) => [index > 0 && h("wbr", null), part]);
 }
 
@@ -114,6 +131,7 @@ export function resourceLabel(resource) {
   return [breakable(resourceName(resource)), variantsButton(resource)];
 }
 
+/** The order of rows, which the browser remembers: a choice by the heads of columns, or by a field on screens without heads. */
 export class Order {
   /**
    * @param {string} view

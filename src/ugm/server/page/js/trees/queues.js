@@ -11,16 +11,16 @@
 
 import { get, orNull, path } from "../base/api.js";
 import { announce, h, redraw } from "../base/dom.js";
-import { amountsText, amountText, byName, count, counted, limitShare, resourceName } from "../base/format.js";
+import { amountsText, byName, count, counted, limitShare, resourceName } from "../base/format.js";
 import { live } from "../base/live.js";
 import { link, route } from "../base/route.js";
 import { gauge } from "../parts/bars.js";
 import { Columns, shownNames } from "../parts/columns.js";
 import { historySection, loadHistory } from "../parts/history.js";
 import { chain } from "../parts/limits.js";
-import { Order, resourceLabel, table } from "../parts/lists.js";
+import { Order, resourceTable } from "../parts/lists.js";
 import { TreeGrid } from "./treegrid.js";
-import { applicationsOf } from "../views/applications.js";
+import { applicationsOf, loadApplications } from "../views/applications.js";
 
 /**
  * Yield a queue and all queues below it, each with the lowest limits of itself and the queues above it.
@@ -190,9 +190,6 @@ function search(event) {
   if (text) announce(`${counted(found, "queue")} found`);
 }
 
-/** The number of applications in the list. */
-const LISTED = 10;
-
 /** @typedef {{queue: QueueDetail, applications: Application[], more: boolean,
  *   samples: import("../parts/history.js").Found}} QueueData */
 
@@ -200,8 +197,8 @@ const LISTED = 10;
 async function loadDetail() {
   const queue = await orNull(get(path("queue", route.name)));
   if (!queue) return null;
-  const [page, samples] = await Promise.all([get(path("applications"), { queue: queue.queue_path, limit: LISTED }), loadHistory({ kind: "queue", name: queue.queue_path })]);
-  return { queue, applications: page.applications, more: page.next !== null, samples };
+  const [applications, samples] = await Promise.all([loadApplications({ queue: queue.queue_path }), loadHistory({ kind: "queue", name: queue.queue_path })]);
+  return { queue, ...applications, samples };
 }
 
 /** @param {QueueData | null} data @param {Queue} root */
@@ -232,24 +229,8 @@ function facts(queue) {
 function resources(queue) {
   const { usage, guaranteed, pending, headroom, maximum } = queue;
   const names = shownNames([usage, queue.max_resources, maximum, guaranteed, pending, headroom]);
-  const figure = (/** @type {string} */ name, /** @type {Amounts | null} */ amounts) => ({
-    name,
-    style: "number",
-    show: (/** @type {string} */ resource) => (amounts?.[resource] === undefined ? "–" : amountText(resource, amounts[resource] ?? 0)),
-  });
-  if (!names.length) return null;
-  return table(
-    "Resources",
-    names,
-    [
-      { name: "Resource", width: "21%", show: resourceLabel },
-      { name: "Used", style: "bars", width: "29%", show: (name) => gauge(name, usage[name] ?? 0, maximum?.[name], { guaranteed: guaranteed?.[name], pending: pending[name] }) },
-      figure("Guaranteed", guaranteed),
-      figure("Pending", pending),
-      figure("Free", headroom),
-    ],
-    { style: "resources stack", key: String },
-  );
+  const show = (/** @type {string} */ name) => gauge(name, usage[name] ?? 0, maximum?.[name], { guaranteed: guaranteed?.[name], pending: pending[name] });
+  return names.length > 0 && resourceTable(names, { name: "Used", show }, [["Guaranteed", guaranteed], ["Pending", pending], ["Free", headroom]], "stack");
 }
 
 /**

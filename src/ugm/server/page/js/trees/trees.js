@@ -4,12 +4,12 @@
 
 import { get, orNull, path } from "../base/api.js";
 import { h, refresh } from "../base/dom.js";
-import { amountsText, amountText, briefText, count, counted, exactText, resourceName, sortedNames } from "../base/format.js";
+import { amountsText, briefText, count, counted, exactText, resourceName, sortedNames } from "../base/format.js";
 import { current, link, route } from "../base/route.js";
 import { gauge } from "../parts/bars.js";
 import { shownNames } from "../parts/columns.js";
 import { historySection, loadHistory } from "../parts/history.js";
-import { addressChoice, addressField, clipped, emptyNote, list, nameLink, Order, resourceLabel, table } from "../parts/lists.js";
+import { addressChoice, addressField, clipped, emptyNote, list, nameLink, Order, resourceTable, table } from "../parts/lists.js";
 import { TreeGrid } from "./treegrid.js";
 
 /** @typedef {import("./treegrid.js").GridRow & TreeRow} Row */
@@ -188,20 +188,7 @@ export function treeView(kind) {
     const amountsOf = (/** @type {string} */ name) => Object.fromEntries(Object.entries(node.amounts).map(([measure, amounts]) => [measure, amounts[name]]));
     return [
       h("p", { class: "quiet" }, parents.length > 0 && ["In ", parents, ". "], node.children ? `${counted(node.children, words.noun)} directly below` : "Leaf", node.is_hard ? "; hard: nothing below borrows above it." : "."),
-      table(
-        "Resources",
-        names,
-        [
-          { name: "Resource", width: "21%", show: resourceLabel },
-          { name: `Used of the ${words.limited}`, style: "bars", width: "29%", show: (name) => usage(name, amountsOf(name)) },
-          ...words.measures.map((measure) => ({
-            name: HEADINGS[measure] ?? "",
-            style: "number",
-            show: (/** @type {string} */ name, _index = 0, amount = amountsOf(name)[measure]) => (amount === undefined ? "–" : amountText(name, amount)),
-          })),
-        ],
-        { style: "resources wide", key: String },
-      ),
+      resourceTable(names, { name: `Used of the ${words.limited}`, show: (name) => usage(name, amountsOf(name)) }, words.measures.map((measure) => [HEADINGS[measure] ?? "", node.amounts[measure]]), "wide"),
       historySection(samples),
       kind === "quota" && held(above, "Consumers above their own node, held or owned here", "Consumers of this node are held by it, and it holds none of others."),
     ];

@@ -14,6 +14,9 @@ import { allocations } from "./preemption.js";
 
 const STATES = /** @type {[string, string][]} */ ([["", "any"], ...["new", "accepted", "running", "completing", "failing"].map((state) => [state, state])]);
 
+/** The number of applications in the detail of another object. */
+const LISTED = 10;
+
 /** @type {View<ApplicationPage, any>} */
 export const applications = {
   title: "Applications",
@@ -70,6 +73,17 @@ function applicationTable(found, now = Date.now() / 1000) {
     ],
     { style: isList ? "list applications wide" : "applications wide", key: (one) => one.application_id },
   );
+}
+
+/**
+ * Load the first applications of an object.
+ *
+ * @param {Record<string, string>} query
+ * @returns {Promise<{applications: Application[], more: boolean}>}
+ */
+export async function loadApplications(query) {
+  const page = await get(path("applications"), { ...query, limit: LISTED });
+  return { applications: page.applications, more: page.next !== null };
 }
 
 /**

@@ -12,7 +12,7 @@ import { Columns, shownNames } from "../parts/columns.js";
 import { historySection, loadHistory } from "../parts/history.js";
 import { chain } from "../parts/limits.js";
 import { addressField, choice, CLIP, detailLink, list, nameLink, Order, pageOf, queueLink, table } from "../parts/lists.js";
-import { applicationsOf } from "./applications.js";
+import { applicationsOf, loadApplications } from "./applications.js";
 import { accounts } from "./budgets.js";
 
 /**
@@ -66,8 +66,8 @@ function nearest({ limit, resource, share }) {
   return [figures(amountText(name, used ?? 0), [` of ${withUnit(name, most ?? 0)} in `, queueLink(limit.queue_path)], share), bar(share)];
 }
 
-/** The number of applications in the list; twice as many members are listed. */
-const LISTED = 10;
+/** The number of members and accounts in a list. */
+const LISTED = 20;
 
 /**
  * @typedef {{usage: any, applications: Application[], more: boolean,
@@ -83,23 +83,23 @@ async function loadUser() {
   const { partition, name } = route;
   const usage = await orNull(get(path("usage", "user", name), {}, YUNIKORN_PREFIX));
   if (!usage) return null;
-  const page = await get(path("applications"), { user: name, limit: LISTED });
+  const page = await loadApplications({ user: name });
   const leaves = busyLeaves(usage.queues);
   const wanted = chosenQueues.get(`${partition}/${name}`);
   const queue = leaves.includes(wanted) ? wanted : leaves[0] ?? "root";
   // The groups are a property of an application, because a user may submit applications as a member of different groups.
   const application = page.applications.find((/** @type {any} */ one) => one.queue_path === queue) ?? page.applications[0];
   const [{ limits, headroom }, samples] = await Promise.all([get(path("limits"), { user: name, group: application?.user.groups.slice(0, 20), queue }), loadHistory({ kind: "user", name })]);
-  return { usage, leaves, queue, samples, applications: page.applications, more: page.next !== null, limits, headroom };
+  return { usage, leaves, queue, samples, ...page, limits, headroom };
 }
 
 /** @returns {Promise<OwnerData | {budgets: import("./budgets.js").Accounts}>} */
 async function loadGroup() {
   const { name } = route;
   const usage = await orNull(get(path("usage", "group", name), {}, YUNIKORN_PREFIX));
-  if (!usage) return { budgets: await get(path("budgets"), { owner: name, limit: 2 * LISTED }) };
-  const [page, samples] = await Promise.all([get(path("applications"), { group: name, limit: LISTED }), loadHistory({ kind: "group", name })]);
-  return { usage, leaves: [], queue: "", samples, applications: page.applications, more: page.next !== null, limits: limitsOf(usage.queues), headroom: null };
+  if (!usage) return { budgets: await get(path("budgets"), { owner: name, limit: LISTED }) };
+  const [page, samples] = await Promise.all([loadApplications({ group: name }), loadHistory({ kind: "group", name })]);
+  return { usage, leaves: [], queue: "", samples, ...page, limits: limitsOf(usage.queues), headroom: null };
 }
 
 /**
@@ -167,8 +167,8 @@ function showGroup(data) {
     h(
       "p",
       null,
-      users.slice(0, 2 * LISTED).map((name) => [nameLink("users", name), " "]),
-      users.length > 2 * LISTED && h("span", { class: "quiet" }, `and ${count(users.length - 2 * LISTED)} more`),
+      users.slice(0, LISTED).map((name) => [nameLink("users", name), " "]),
+      users.length > LISTED && h("span", { class: "quiet" }, `and ${count(users.length - LISTED)} more`),
     ),
     applicationsOf(data, { group: route.name }),
   ];
