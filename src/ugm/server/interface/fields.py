@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from ugm._json_values import JsonMapping
 from ugm.identity import MAX_NAME
@@ -16,6 +16,7 @@ from ugm.resources import MAX_QUANTITY, Resource, parse_quantity
 __all__ = [
     "Confirmation",
     "Duration",
+    "ListQuery",
     "Name",
     "Nodes",
     "Number",
@@ -55,6 +56,25 @@ PageSize: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 Offset: TypeAlias = Annotated[int, Meta(ge=0, le=10**9)]
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Confirmation: TypeAlias = Literal["false", "true"]
+
+_T = TypeVar("_T")
+
+
+class ListQuery(Struct, forbid_unknown_fields=True):
+    """The search and the page of the query of a list."""
+
+    search: Text = ""
+    offset: Offset = 0
+    limit: PageSize = 100
+
+    def matches(self, name: str) -> bool:
+        """Return whether a name contains the searched text, in any case."""
+        return self.search.lower() in name.lower()
+
+    def page(self, rows: Sequence[_T]) -> list[_T]:
+        """Return the rows of the page."""
+        return list(rows[self.offset : self.offset + self.limit])
+
 
 #: Quantities of at most 64 bits for all digits, as in a configuration.
 _QUANTITY: Final = (

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, TypeAlias, TypedDict
+from typing import Annotated, Final, Literal, TypedDict
 
 from msgspec import Meta, Struct, structs
 
@@ -15,7 +15,7 @@ from ugm.fairness.rank import RankExplanation
 from ugm.partition import ThresholdCrossed, ThresholdWatch
 from ugm.partition.interface.operations import Role
 from ugm.resources import Resource
-from ugm.server.interface.fields import Name, Offset, PageSize, Text
+from ugm.server.interface.fields import ListQuery, Name
 from ugm.server.interface.route import Call, Routes, ServedPartition
 from ugm.server.interface.schemas import Object
 from ugm.server.queries import (
@@ -34,7 +34,6 @@ _LOGGER: Final = logging.getLogger(__name__)
 ROUTES: Final = Routes()
 #: The maximum number of crossings that are logged one by one when a server starts.
 _MOST_LINES: Final = 10
-_Sort: TypeAlias = Literal["exhausted", "name", "remaining", "share"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +46,22 @@ class BudgetAccounts:
     accounts: list[Annotated[Object, AccountState]]
 
 
+class AccountsQuery(ListQuery, forbid_unknown_fields=True):
+    """The filters, the order and the page of accounts."""
+
+    budget: Name = ""
+    owner: Name = ""
+    sort: Literal["exhausted", "name", "remaining", "share"] = "share"
+
+
 @ROUTES.get("/partition/{partition}/budgets")
-def budgets(
-    served: ServedPartition,
-    *,
-    search: Text = "",
-    offset: Offset = 0,
-    limit: PageSize = 100,
-    budget: Name = "",
-    owner: Name = "",
-    sort: _Sort = "share",
-) -> BudgetAccounts:
+def budgets(served: ServedPartition, *, query: AccountsQuery) -> BudgetAccounts:
     """List the accounts of budgets, those with the largest used part of their limit first, or in another order."""
     reports = served.partition.model_reports()
-    found = listed_accounts(accounts_of(reports), sort=sort, search=search, budget=budget, owner=owner)
+    terms = {"sort": query.sort, "search": query.search, "budget": query.budget, "owner": query.owner}
+    found = listed_accounts(accounts_of(reports), **terms)
     now = max((one.state["now"] for one in account_reports(reports)), default=None)
-    return BudgetAccounts(now, len(found), [account_dict(one) for one in found[offset : offset + limit]])
+    return BudgetAccounts(now, len(found), [account_dict(one) for one in query.page(found)])
 
 
 class Change(Struct, forbid_unknown_fields=True):
@@ -128,25 +127,25 @@ class Shares:
     explanation: Annotated[Object, RankExplanation] | None
 
 
+class SharesQuery(ListQuery, forbid_unknown_fields=True):
+    """The page of users, and two users whose order is explained."""
+
+    first: Name = ""
+    second: Name = ""
+
+
 @ROUTES.get("/partition/{partition}/shares")
-def shares(
-    served: ServedPartition,
-    *,
-    search: Text = "",
-    offset: Offset = 0,
-    limit: PageSize = 100,
-    first: Name = "",
-    second: Name = "",
-) -> Shares:
+def shares(served: ServedPartition, *, query: SharesQuery) -> Shares:
     """List the users by their shares, the best first, with their accounts, and explain the order of two users."""
     reports = served.partition.model_reports()
     report = shares_of(reports)
     if report is None or report.definition is None:
         return Shares(None, 0, [], [], None)
-    users = [user for user in report.state["users"] if search.lower() in user["path"].lower()]
-    listed = users[offset : offset + limit]
+    users = [user for user in report.state["users"] if query.matches(user["path"])]
+    listed = query.page(users)
     # The accounts that contain some of the users.
     accounts = [one for one in report.state["accounts"] if any(f"{one['path']}/" in user["path"] for user in listed)]
+    first, second = query.first, query.second
     explanation = explain_shares_of(reports, first, second) if first and second else None
     return Shares(report.state["as_of"], len(users), listed, accounts, explanation)
 
@@ -160,20 +159,19 @@ class Thresholds:
     crossed: list[ThresholdCrossed]
 
 
+class ThresholdsQuery(ListQuery, forbid_unknown_fields=True):
+    """The filters and the page of thresholds."""
+
+    kind: Literal["", ThresholdKind] = ""
+
+
 @ROUTES.get("/partition/{partition}/thresholds")
-def thresholds(
-    served: ServedPartition,
-    *,
-    search: Text = "",
-    offset: Offset = 0,
-    limit: PageSize = 100,
-    kind: Literal["", ThresholdKind] = "",
-) -> Thresholds:
+def thresholds(served: ServedPartition, *, query: ThresholdsQuery) -> Thresholds:
     """List the thresholds that usage is above, those with the largest used part of their limit first."""
     watch = served.thresholds
-    found = [one for one in watch.crossed if search.lower() in one.name.lower() and kind in ("", one.kind)]
+    found = [one for one in watch.crossed if query.matches(one.name) and query.kind in ("", one.kind)]
     found.sort(key=lambda one: (-one.share, one.kind, one.name, one.place, one.resource or "", -one.threshold))
-    return Thresholds(watch.shares, len(found), found[offset : offset + limit])
+    return Thresholds(watch.shares, len(found), query.page(found))
 
 
 def logged_update(name: str, watch: ThresholdWatch) -> Callable[[], None]:

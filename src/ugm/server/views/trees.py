@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from ugm.resources import Resource
 from ugm.server.http.payloads import require_found
-from ugm.server.interface.fields import Name, Offset, PageSize, Text
+from ugm.server.interface.fields import ListQuery, Name, Offset, PageSize, Text
 from ugm.server.interface.route import Routes, ServedPartition
 from ugm.server.queries import natural_key
 from ugm.server.views.model_trees import MEASURES, BorrowingConsumer, ModelTree, ShownRow, TreeItem, trees_of
@@ -149,20 +149,19 @@ def tree_node(served: ServedPartition, *, tree: Name, node: Name) -> TreeNodeDet
     return TreeNodeDetail(node, one.parent, one.is_hard, list(found.path(node)), children, borrowers, amounts)  # type: ignore[arg-type]  # amounts
 
 
+class BorrowersQuery(ListQuery, forbid_unknown_fields=True, kw_only=True):
+    """The tree, the node and the page of consumers."""
+
+    tree: Name
+    node: Name = ""
+
+
 @ROUTES.get(f"{_PARTITION}/tree/borrowers")
-def tree_borrowers(
-    served: ServedPartition,
-    *,
-    tree: Name,
-    node: Name = "",
-    search: Text = "",
-    offset: Offset = 0,
-    limit: PageSize = 100,
-) -> Borrowers:
+def tree_borrowers(served: ServedPartition, *, query: BorrowersQuery) -> Borrowers:
     """Return a page of the consumers that a node above their own node holds; ``node`` holds or owns them."""
     matching = [
         one
-        for one in _find(served, tree).borrowers
-        if node in ("", one.node, one.group) and search.lower() in one.consumer_id.lower()
+        for one in _find(served, query.tree).borrowers
+        if query.node in ("", one.node, one.group) and query.matches(one.consumer_id)
     ]
-    return Borrowers(len(matching), matching[offset : offset + limit])
+    return Borrowers(len(matching), query.page(matching))

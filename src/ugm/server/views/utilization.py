@@ -13,7 +13,7 @@ from ugm.partition import LimitUtilization, OwnerLimits, PartitionSnapshot, Usag
 from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server.http.payloads import plain, require_found
-from ugm.server.interface.fields import Name, Offset, PageSize, QueuePath, Text
+from ugm.server.interface.fields import ListQuery, Name, QueuePath
 from ugm.server.interface.route import Routes, ServedPartition
 from ugm.server.interface.schemas import Object
 from ugm.server.queries import natural_key
@@ -63,24 +63,24 @@ class _Owners(NamedTuple):
         return {**found.to_dict(), **_pending_fields(self.pending.get(name))}
 
 
+class OwnersQuery(ListQuery, forbid_unknown_fields=True, kw_only=True):
+    """The filters, the order and the page of users or groups."""
+
+    kind: Literal["groups", "users"]
+    sort: _Sort = "share"
+    resource: Name = ""
+    queue: QueuePath = "root"
+
+
 @ROUTES.get(f"{_PARTITION}/utilization/{{kind}}")
-def utilization(
-    served: ServedPartition,
-    *,
-    kind: Literal["groups", "users"],
-    search: Text = "",
-    offset: Offset = 0,
-    limit: PageSize = 100,
-    sort: _Sort = "share",
-    resource: Name = "",
-    queue: QueuePath = "root",
-) -> LimitUtilizations:
+def utilization(served: ServedPartition, *, query: OwnersQuery) -> LimitUtilizations:
     """List the users or groups that are closest to a limit, the closest first, or in another order."""
-    owners = _owners(served.partition.snapshot(), kind, canonical_path(queue))
-    rank = owners.rank(sort, resource)
-    names = [name for name in owners.names if search.lower() in name.lower()]
-    ranked = nsmallest(offset + limit, ((-rank(name), natural_key(name), name) for name in names))
-    return LimitUtilizations(len(names), [owners.row(name) for *_, name in ranked[offset:]])
+    owners = _owners(served.partition.snapshot(), query.kind, canonical_path(query.queue))
+    rank = owners.rank(query.sort, query.resource)
+    names = list(filter(query.matches, owners.names))
+    end = query.offset + query.limit
+    ranked = nsmallest(end, ((-rank(name), natural_key(name), name) for name in names))
+    return LimitUtilizations(len(names), [owners.row(name) for *_, name in ranked[query.offset :]])
 
 
 def _owners(snapshot: PartitionSnapshot, kind: str, path: str) -> _Owners:

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from msgspec import Struct
-
 from ugm.errors import RequestError
 from ugm.identity import is_below
 from ugm.partition import AllocationRequest, Turn
 from ugm.resources import Resource, sum_of
-from ugm.server.interface.fields import Name, Offset, PageSize, QueuePath, Text
+from ugm.server.interface.fields import ListQuery, Name, Offset, QueuePath
 from ugm.server.interface.route import Routes, ServedPartition
 from ugm.server.interface.schemas import Object, ViolationWithHolders
 from ugm.server.queries import contains, natural_key
@@ -115,12 +113,9 @@ class _Waiting(NamedTuple):
     requested_at: float | None
 
 
-class Selection(Struct, forbid_unknown_fields=True):
+class Selection(ListQuery, forbid_unknown_fields=True):
     """The filters, the order and the page of a query."""
 
-    search: Text = ""
-    offset: Offset = 0
-    limit: PageSize = 100
     older_than: Offset | None = None
     application: Name = ""
     queue: QueuePath = "root"
@@ -147,14 +142,14 @@ class Selection(Struct, forbid_unknown_fields=True):
     def _is_old(self, now: float, at: float | None) -> bool:
         return self.older_than is None or (at is not None and now - at >= self.older_than)
 
-    def page(self, found: Iterable[list[_Waiting]], name_of: Callable[[Turn], str]) -> list[list[_Waiting]]:
+    def sorted_page(self, found: Iterable[list[_Waiting]], name_of: Callable[[Turn], str]) -> list[list[_Waiting]]:
         """Return a page of requests or groups of requests; the oldest first, and unknown times before them."""
         keys: dict[str, Callable[[list[_Waiting]], Any]] = {
             "age": lambda group: (_oldest(group) is not None, _oldest(group) or 0.0, group[0].position),
             "name": lambda group: natural_key(name_of(group[0].turn)),
             "position": lambda group: group[0].position,
         }
-        return sorted(found, key=keys[self.sort])[self.offset : self.offset + self.limit]
+        return self.page(sorted(found, key=keys[self.sort]))
 
 
 def _oldest(group: list[_Waiting]) -> float | None:
@@ -165,7 +160,7 @@ def _oldest(group: list[_Waiting]) -> float | None:
 def waiting(served: ServedPartition, *, query: Selection) -> WaitingRequests:
     """List pending requests with their age and position, the limits that deny them, and the holders of these."""
     as_of, found = served.now(), query.find(served)
-    page = query.page(([one] for one in found), lambda turn: turn.request.allocation_id)
+    page = query.sorted_page(([one] for one in found), lambda turn: turn.request.allocation_id)
     known: dict[AllocationRequest, WaitingReasons | None] = {}
     return WaitingRequests(as_of, len(found), [_request(served, one, known) for [one] in page])
 
@@ -211,7 +206,7 @@ def _grouped(
     groups: dict[str, list[_Waiting]] = {}
     for one in query.find(served):
         groups.setdefault(name_of(one.turn), []).append(one)
-    return len(groups), query.page(groups.values(), name_of)
+    return len(groups), query.sorted_page(groups.values(), name_of)
 
 
 def _owner(group: list[_Waiting]) -> dict[str, Any]:
