@@ -13,15 +13,14 @@ from ugm.resources import Resource
 from ugm.server._yunikorn.objects import ACTIVE_STATES, QueueFormat, amounts, application_dict
 from ugm.server.http.payloads import ApiError, require_found
 from ugm.server.interface.fields import Name, QueuePath, Text
-from ugm.server.interface.route import YUNIKORN_PREFIX, Routes, ServedPartition
+from ugm.server.interface.route import PARTITION, YUNIKORN_PREFIX, Routes, ServedPartition
 from ugm.server.interface.schemas import Object, reference
 
 __all__ = ["ROUTES", "applications", "nodes", "placement_rules", "queues"]
 
 #: Paths with more parts come first: the name of a queue or application may contain slashes at the end of a path.
 ROUTES: Final = Routes(YUNIKORN_PREFIX, "yunikorn_")
-_PARTITION: Final = "/partition/{partition}"
-_QUEUE: Final = f"{_PARTITION}/queue/{{queue_path}}"
+_QUEUE: Final = f"{PARTITION}/queue/{{queue_path}}"
 _Application: TypeAlias = Annotated[Object, reference("ApplicationDAOInfo")]
 _Node: TypeAlias = Annotated[Object, reference("NodeDAOInfo")]
 _Queue: TypeAlias = Annotated[Object, reference("PartitionQueueDAOInfo")]
@@ -33,27 +32,27 @@ _Group: TypeAlias = Annotated[Object, reference("GroupResourceUsageDAOInfo")]
 # Users and groups
 
 
-@ROUTES.get(f"{_PARTITION}/usage/users")
+@ROUTES.get(f"{PARTITION}/usage/users")
 def users(served: ServedPartition) -> list[_User]:
     """List usage and limits of every user per queue."""
     snapshot = served.partition.snapshot()
     return [usage.to_dict() for name in snapshot.user_names if (usage := snapshot.user(name))]
 
 
-@ROUTES.get(f"{_PARTITION}/usage/groups")
+@ROUTES.get(f"{PARTITION}/usage/groups")
 def groups(served: ServedPartition) -> list[_Group]:
     """List usage and limits of every group per queue."""
     snapshot = served.partition.snapshot()
     return [usage.to_dict() for name in snapshot.group_names if (usage := snapshot.group(name))]
 
 
-@ROUTES.get(f"{_PARTITION}/usage/user/{{name}}")
+@ROUTES.get(f"{PARTITION}/usage/user/{{name}}")
 def user(served: ServedPartition, *, name: Name) -> _User:
     """Return usage and limits of one user per queue."""
     return require_found("user", name, served.partition.user_usage).to_dict()
 
 
-@ROUTES.get(f"{_PARTITION}/usage/group/{{name}}")
+@ROUTES.get(f"{PARTITION}/usage/group/{{name}}")
 def group(served: ServedPartition, *, name: Name) -> _Group:
     """Return usage and limits of one group per queue."""
     return require_found("group", name, served.partition.group).to_dict()
@@ -62,7 +61,7 @@ def group(served: ServedPartition, *, name: Name) -> _Group:
 # Queues and their applications
 
 
-@ROUTES.get(f"{_PARTITION}/queues")
+@ROUTES.get(f"{PARTITION}/queues")
 def queues(served: ServedPartition) -> _Queue:
     """Return the queue tree."""
     snapshot = served.partition.snapshot()
@@ -106,13 +105,13 @@ def queue(served: ServedPartition, *, queue_path: QueuePath, subtree: Text | Non
 # Applications
 
 
-@ROUTES.get(f"{_PARTITION}/applications")
+@ROUTES.get(f"{PARTITION}/applications")
 def applications(served: ServedPartition) -> list[_Application]:
     """List all applications that have not ended."""
     return _listed(served, _all_applications(served))
 
 
-@ROUTES.get(f"{_PARTITION}/applications/{{state}}")
+@ROUTES.get(f"{PARTITION}/applications/{{state}}")
 def applications_by_state(served: ServedPartition, *, state: Name, status: Text = "") -> list[_Application]:
     """List the applications in a state: active, completed or rejected; a partition keeps only active ones."""
     if state.lower() not in ("active", "completed", "rejected"):
@@ -121,7 +120,7 @@ def applications_by_state(served: ServedPartition, *, state: Name, status: Text 
     return _listed(served, _in_status(found, status))
 
 
-@ROUTES.get(f"{_PARTITION}/application/{{name}}")
+@ROUTES.get(f"{PARTITION}/application/{{name}}")
 def application(served: ServedPartition, *, name: Name) -> _Application:
     """Return one application."""
     return _application_dict(served, require_found("application", name, served.partition.application))
@@ -166,13 +165,13 @@ def _application_dict(served: ServedPartition, info: ApplicationInfo) -> dict[st
 # Nodes
 
 
-@ROUTES.get(f"{_PARTITION}/nodes")
+@ROUTES.get(f"{PARTITION}/nodes")
 def nodes(served: ServedPartition) -> list[_Node]:
     """List the registered nodes."""
     return [_node_dict(name, capacity) for name, capacity in served.partition.nodes().items()]
 
 
-@ROUTES.get(f"{_PARTITION}/node/{{name}}")
+@ROUTES.get(f"{PARTITION}/node/{{name}}")
 def node(served: ServedPartition, *, name: Name) -> _Node:
     """Return one node."""
     return _node_dict(name, require_found("node", name, served.partition.nodes().get))
@@ -191,7 +190,7 @@ def _node_dict(name: str, capacity: Resource) -> dict[str, object]:
 # Placement and history
 
 
-@ROUTES.get(f"{_PARTITION}/placementrules")
+@ROUTES.get(f"{PARTITION}/placementrules")
 def placement_rules(served: ServedPartition) -> list[_Rule]:
     """List the placement rules in force; without any, the rule that is used then."""
     config = served.partition.config

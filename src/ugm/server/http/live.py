@@ -28,7 +28,7 @@ from starlette.responses import Response, StreamingResponse
 from ugm.errors import UgmError
 from ugm.server.http.payloads import ApiError, Payload, json_payload, require_found
 from ugm.server.http.requests import error_response, parse_parameters
-from ugm.server.interface.route import Routes, ServedPartition
+from ugm.server.interface.route import PARTITION, Routes, ServedPartition
 from ugm.server.interface.schemas import Object
 from ugm.server.views.model_trees import trees_of
 from ugm.server.views.utilization import queue_rows
@@ -251,7 +251,7 @@ _EVENTS: Final = {
 ROUTES: Final = Routes()
 
 
-@ROUTES.get("/partition/{partition}/stream", media_types=("text/event-stream",))
+@ROUTES.get(f"{PARTITION}/stream", media_types=("text/event-stream",))
 def stream(
     _served: ServedPartition,
     *,

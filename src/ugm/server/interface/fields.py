@@ -16,6 +16,7 @@ from ugm.resources import MAX_QUANTITY, Resource, parse_quantity
 __all__ = [
     "Confirmation",
     "Duration",
+    "Groups",
     "ListQuery",
     "Name",
     "Nodes",
@@ -40,6 +41,8 @@ _PATH: Final = rf"^[rR][oO][oO][tT](\.[^.\s\x85\x00-\x1f\x7f]{{1,{MAX_NAME}}})*$
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
 #: A user or a group. The wildcard is not one, which `UserGroup` checks.
 User: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_NAME, extra_json_schema={"not": {"enum": ["*"]}})]
+#: The groups of a user.
+Groups: TypeAlias = Annotated[list[User], Meta(max_length=1000)]
 QueuePath: TypeAlias = Annotated[str, Meta(pattern=_PATH, max_length=_LONGEST_PATH, title="Queue path")]
 #: A queue as a user requests it: a path, a name, or empty.
 RequestedQueue: TypeAlias = Annotated[str, Meta(max_length=_LONGEST_PATH)]

@@ -25,8 +25,8 @@ from ugm.partition.interface.operations import OPERATION_KINDS, Kind, Role
 from ugm.queues import Placement
 from ugm.resources import Resource
 from ugm.server.http.payloads import ApiError, plain
-from ugm.server.interface.fields import Duration, Name, Priority, QueuePath, RequestedQueue, Seconds, Tags, User
-from ugm.server.interface.route import Call, Route, Routes, ServedPartition
+from ugm.server.interface.fields import Duration, Groups, Name, Priority, QueuePath, RequestedQueue, Seconds, Tags, User
+from ugm.server.interface.route import PARTITION, Call, Route, Routes, ServedPartition
 from ugm.server.interface.schemas import Object
 from ugm.service.protocol.values import ANNOTATIONS
 
@@ -136,7 +136,7 @@ def _fields(hints: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[t
         kind = User if hint is UserGroup else _field_type(name, hint)
         yield (name, kind, [] if defaults[name] == () else defaults[name]) if name in defaults else (name, kind)
         if hint is UserGroup:
-            yield "groups", Annotated[list[User], Meta(max_length=1000)], []
+            yield "groups", Groups, []
 
 
 def _field_type(name: str, hint: Any) -> Any:  # noqa: ANN401 - annotations
@@ -216,7 +216,7 @@ class _Operation:
         summary = (inspect.getdoc(self.method) or "").partition("\n")[0]
         parameters = msgspec.defstruct(f"{self.name}_parameters", [])
         result = _RESULTS.get(self.result, self.result)
-        path = f"/partition/{{partition}}/{self.name}"
+        path = f"{PARTITION}/{self.name}"
         form = (self.name, summary, parameters, result, self.body)
         return Route("POST", path, self.execute, *form, needs_call=True, role=Role.SCHEDULER)
 
@@ -243,7 +243,7 @@ for _one in _OPERATIONS.values():
     ROUTES.add(_one.route())
 
 
-@ROUTES.post("/partition/{partition}/batch", role=Role.SCHEDULER, types={"body": _BatchBody})
+@ROUTES.post(f"{PARTITION}/batch", role=Role.SCHEDULER, types={"body": _BatchBody})
 def batch(served: ServedPartition, call: Call, *, body: Any) -> Annotated[Object, Batch]:  # noqa: ANN401 - a derived class
     """Execute several operations in order, and return the result or error of each."""
     return {"results": [_batch_item(served, call, one) for one in body.operations]}

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IDEMPOTENCY_KEY",
+    "PARTITION",
     "PREFIX",
     "TOKEN_NAMES",
     "YUNIKORN_PREFIX",
@@ -96,6 +97,8 @@ _F = TypeVar("_F", bound=Callable[..., object])
 #: The prefix of the paths of this interface, and of those that respond in the format of Apache YuniKorn.
 PREFIX: Final = "/api/v1"
 YUNIKORN_PREFIX: Final = "/ws/v1"
+#: The path of a partition, below which most paths are.
+PARTITION: Final = "/partition/{partition}"
 #: The header with the key of a change, so that a repeated request changes nothing.
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 #: The names of the tokens: arguments of `create_app`, and security schemes of the description.

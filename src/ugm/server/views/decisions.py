@@ -32,6 +32,7 @@ from ugm.resources import Resource, optional_dict
 from ugm.server.http.payloads import ApiError, require_found
 from ugm.server.interface.fields import (
     Duration,
+    Groups,
     Name,
     Nodes,
     PageSize,
@@ -44,18 +45,16 @@ from ugm.server.interface.fields import (
     User,
 )
 from ugm.server.interface.operations import AllocationIds, Grant
-from ugm.server.interface.route import Call, Routes, ServedPartition
+from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition
 from ugm.server.interface.schemas import Object, ViolationWithHolders, with_text
 from ugm.server.queries import answer_dict, explain_request
 
 __all__ = ["ROUTES"]
 
 ROUTES: Final = Routes()
-_PARTITION: Final = "/partition/{partition}"
 #: The number of pending allocations of an application that are explained.
 _MOST_EXPLAINED: Final = 10
 
-_Groups: TypeAlias = Annotated[list[User], Meta(max_length=1000)]
 _Holders: TypeAlias = Annotated[int, Meta(ge=0, le=100)]
 
 
@@ -65,7 +64,7 @@ class _Request(Struct, forbid_unknown_fields=True):
     usage: Resource
     application_id: Text = ""
     user: Text = ""
-    groups: _Groups = []
+    groups: Groups = []
     queue: RequestedQueue = ""
     tags: Tags = {}
     duration: Duration | None = None
@@ -120,13 +119,13 @@ class Explained(Checked):
     headroom: Resource | None
 
 
-@ROUTES.post(f"{_PARTITION}/check")
+@ROUTES.post(f"{PARTITION}/check")
 def check(served: ServedPartition, *, body: Annotated[Question, _subject("user")]) -> Annotated[Object, Checked]:
     """Return the decision on one more allocation."""
     return explain_request(served.partition, **_terms(body), checks_only=True)
 
 
-@ROUTES.post(f"{_PARTITION}/explain")
+@ROUTES.post(f"{PARTITION}/explain")
 def explain(
     served: ServedPartition, *, body: Annotated[ExplainQuestion, _subject("user")]
 ) -> Annotated[Object, Explained]:
@@ -147,13 +146,13 @@ class Order:
     turns: tuple[Turn, ...]
 
 
-@ROUTES.get(f"{_PARTITION}/order")
+@ROUTES.get(f"{PARTITION}/order")
 def order(served: ServedPartition, *, limit: PageSize = 100, tree: Name = "") -> Order:
     """Return the first pending requests in the order in which a scheduler should try them, with the reasons."""
     return Order(served.partition.order(max_turns=limit, tree=tree))
 
 
-@ROUTES.post(f"{_PARTITION}/plan_reclaim")
+@ROUTES.post(f"{PARTITION}/plan_reclaim")
 def plan_reclaim(
     served: ServedPartition, *, body: Annotated[ReclaimQuestion, _subject("user", "queue")]
 ) -> Annotated[Object, ReclaimPlan]:
@@ -186,7 +185,7 @@ class Limits:
     headroom: Resource | None
 
 
-@ROUTES.get(f"{_PARTITION}/limits")
+@ROUTES.get(f"{PARTITION}/limits")
 def limits(
     served: ServedPartition,
     *,
@@ -217,7 +216,7 @@ class ApplicationDetail(ApplicationInfo):
     waiting: list[Waiting]
 
 
-@ROUTES.get(f"{_PARTITION}/application/{{name}}")
+@ROUTES.get(f"{PARTITION}/application/{{name}}")
 def application(served: ServedPartition, *, name: Name) -> Annotated[Object, ApplicationDetail]:
     """Return one application with its limits and the explanations of its pending allocations."""
     find = partial(served.partition.application_report, max_pending=_MOST_EXPLAINED)
@@ -283,25 +282,25 @@ class Execution(Struct, forbid_unknown_fields=True):
     reductions: Reductions | None = None
 
 
-@ROUTES.get(f"{_PARTITION}/preemption")
+@ROUTES.get(f"{PARTITION}/preemption")
 def preemption_status(served: ServedPartition) -> PreemptionStatus:
     """Return the terminating allocations, the placed requests, the timers, and the number of plans by outcome."""
     return served.partition.preemption_status()
 
 
-@ROUTES.post(f"{_PARTITION}/plan_preemption")
+@ROUTES.post(f"{PARTITION}/plan_preemption")
 def plan_preemption(served: ServedPartition, *, body: PreemptingRequest) -> Annotated[Object, PreemptionPlan]:
     """Return the allocations to evict for a request that the guarantees of its queues entitle to resources."""
     return with_text(body.plan(served.partition))
 
 
-@ROUTES.post(f"{_PARTITION}/plan_reductions")
+@ROUTES.post(f"{PARTITION}/plan_reductions")
 def plan_reductions(served: ServedPartition, *, body: Reductions) -> Annotated[Object, ReductionPlan]:
     """Return the allocations to evict so that queues above a lowered maximum are within it again."""
     return with_text(body.plan(served.partition))
 
 
-@ROUTES.post(f"{_PARTITION}/carry_out", role=Role.OPERATOR)
+@ROUTES.post(f"{PARTITION}/carry_out", role=Role.OPERATOR)
 def carry_out(served: ServedPartition, call: Call, *, body: Execution) -> Annotated[Object, AllocationIds]:
     """Make a plan again, and mark its victims as terminating if they are the named ones; otherwise mark none."""
     with call.operation("carry_out", f"{served.name}: {', '.join(body.victims)}"):

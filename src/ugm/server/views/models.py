@@ -16,7 +16,7 @@ from ugm.partition import ThresholdCrossed, ThresholdWatch
 from ugm.partition.interface.operations import Role
 from ugm.resources import Resource
 from ugm.server.interface.fields import ListQuery, Name
-from ugm.server.interface.route import Call, Routes, ServedPartition
+from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition
 from ugm.server.interface.schemas import Object
 from ugm.server.queries import (
     ThresholdKind,
@@ -54,7 +54,7 @@ class AccountsQuery(ListQuery, forbid_unknown_fields=True):
     sort: Literal["exhausted", "name", "remaining", "share"] = "share"
 
 
-@ROUTES.get("/partition/{partition}/budgets")
+@ROUTES.get(f"{PARTITION}/budgets")
 def budgets(served: ServedPartition, *, query: AccountsQuery) -> BudgetAccounts:
     """List the accounts of budgets, those with the largest used part of their limit first, or in another order."""
     reports = served.partition.model_reports()
@@ -84,7 +84,7 @@ class BudgetChanged:
     changed: bool
 
 
-@ROUTES.post("/partition/{partition}/change_budget", role=Role.OPERATOR)
+@ROUTES.post(f"{PARTITION}/change_budget", role=Role.OPERATOR)
 def change_budget(served: ServedPartition, call: Call, *, body: Change) -> BudgetChanged:
     """Set the amounts of a budget, refill an account, or transfer what remains to another, with a reason."""
     target = f"{served.name}: {body.kind} {body.budget}: {body.reason}"
@@ -134,7 +134,7 @@ class SharesQuery(ListQuery, forbid_unknown_fields=True):
     second: Name = ""
 
 
-@ROUTES.get("/partition/{partition}/shares")
+@ROUTES.get(f"{PARTITION}/shares")
 def shares(served: ServedPartition, *, query: SharesQuery) -> Shares:
     """List the users by their shares, the best first, with their accounts, and explain the order of two users."""
     reports = served.partition.model_reports()
@@ -165,7 +165,7 @@ class ThresholdsQuery(ListQuery, forbid_unknown_fields=True):
     kind: Literal["", ThresholdKind] = ""
 
 
-@ROUTES.get("/partition/{partition}/thresholds")
+@ROUTES.get(f"{PARTITION}/thresholds")
 def thresholds(served: ServedPartition, *, query: ThresholdsQuery) -> Thresholds:
     """List the thresholds that usage is above, those with the largest used part of their limit first."""
     watch = served.thresholds

@@ -16,7 +16,7 @@ from ugm.partition.answers.reports import OwnedAllocation
 from ugm.resources import Resource
 from ugm.server.http.payloads import ApiError, require_found
 from ugm.server.interface.fields import Name, Number, Offset, PageSize, QueuePath, Text
-from ugm.server.interface.route import Routes, ServedPartition
+from ugm.server.interface.route import PARTITION, Routes, ServedPartition
 from ugm.server.interface.schemas import Object
 from ugm.server.queries import contains, first_page
 from ugm.service.protocol.status import ServiceStatus
@@ -24,7 +24,6 @@ from ugm.service.protocol.status import ServiceStatus
 __all__ = ["ROUTES", "PartitionSummary", "partition"]
 
 ROUTES: Final = Routes()
-_PARTITION: Final = "/partition/{partition}"
 _PAGE: Final = 100
 #: The number of applications that are read at one time.
 _BLOCK: Final = 200
@@ -47,7 +46,7 @@ class PartitionSummary:
     has_service: bool
 
 
-@ROUTES.get(_PARTITION)
+@ROUTES.get(PARTITION)
 def partition(served: ServedPartition) -> PartitionSummary:
     """Return a summary of one partition."""
     snapshot = served.partition.snapshot()
@@ -84,7 +83,7 @@ class Applications:
     next: str | None
 
 
-@ROUTES.get(f"{_PARTITION}/applications")
+@ROUTES.get(f"{PARTITION}/applications")
 def applications(
     served: ServedPartition,
     *,
@@ -133,7 +132,7 @@ class Allocations:
     next: str | None
 
 
-@ROUTES.get(f"{_PARTITION}/allocations")
+@ROUTES.get(f"{PARTITION}/allocations")
 def allocations(
     served: ServedPartition, *, after: Text = "", limit: PageSize = _PAGE, application: Name = ""
 ) -> Allocations:
@@ -149,7 +148,7 @@ def allocations(
     return Allocations([one for one in infos if application in ("", one.allocation.application_id)], following)
 
 
-@ROUTES.get(f"{_PARTITION}/allocation/{{name}}")
+@ROUTES.get(f"{PARTITION}/allocation/{{name}}")
 def allocation(served: ServedPartition, *, name: Name) -> OwnedAllocation:
     """Return one allocation with its holder."""
     find = served.partition.allocations_by_id
@@ -164,7 +163,7 @@ class Overdue:
     allocations: tuple[OwnedAllocation, ...]
 
 
-@ROUTES.get(f"{_PARTITION}/overdue")
+@ROUTES.get(f"{PARTITION}/overdue")
 def overdue(served: ServedPartition, *, now: Number | None = None, limit: PageSize | None = None) -> Overdue:
     """Return the first overdue allocations and their owners, sorted by end and id."""
     found = served.partition.overdue(now)
@@ -181,13 +180,13 @@ class ScheduledChanges:
     changes: tuple[ScheduledChange, ...]
 
 
-@ROUTES.get(f"{_PARTITION}/scheduled_changes")
+@ROUTES.get(f"{PARTITION}/scheduled_changes")
 def scheduled_changes(served: ServedPartition, *, limit: PageSize = 10) -> ScheduledChanges:
     """Return the next changes of limits by schedules, with the limits that would be exceeded."""
     return ScheduledChanges(served.partition.scheduled_changes(max_changes=limit))
 
 
-@ROUTES.get(f"{_PARTITION}/nodes")
+@ROUTES.get(f"{PARTITION}/nodes")
 def nodes(served: ServedPartition) -> dict[str, Resource]:
     """Return the resources of every registered node."""
     return served.partition.nodes()
@@ -210,7 +209,7 @@ class Events(TypedDict):
     records: list[Annotated[Object, _RECORD]]
 
 
-@ROUTES.get(f"{_PARTITION}/history", types={"kind": _Kind | None})
+@ROUTES.get(f"{PARTITION}/history", types={"kind": _Kind | None})
 def history(
     served: ServedPartition, *, after: Number = 0, kind: str | None = None, limit: PageSize = _PAGE
 ) -> Annotated[Object, Events]:
@@ -220,7 +219,7 @@ def history(
     return served.history.page(after=after, kind=kind, most=limit)._asdict()
 
 
-@ROUTES.get(f"{_PARTITION}/service")
+@ROUTES.get(f"{PARTITION}/service")
 def service(served: ServedPartition) -> ServiceStatus:
     """Return the status of the service: the leader, its standbys, its clients and its commits."""
     if served.service is None:

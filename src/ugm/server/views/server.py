@@ -15,7 +15,7 @@ from ugm.partition.interface.operations import Role
 from ugm.server.configurations import Actor, ConfigAttempt
 from ugm.server.http.payloads import Payload, problem_to_dict, require_found
 from ugm.server.interface.fields import Confirmation, Name
-from ugm.server.interface.route import Call, Routes, ServedPartition, ServerState
+from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition, ServerState
 from ugm.server.interface.schemas import Object, with_text
 from ugm.server.views.objects import PartitionSummary, partition
 
@@ -151,7 +151,7 @@ def validate(_server: ServerState, *, text: str) -> Validation:
     return Validation(not problems, review.problems[0].message if problems else "", problems, warnings)
 
 
-@ROUTES.post("/partition/{partition}/plan")
+@ROUTES.post(f"{PARTITION}/plan")
 def plan(served: ServedPartition, *, text: str) -> Annotated[Object, ConfigPlan]:
     """Return the effects that a configuration would have on a partition."""
     config = next((found for found in parse_config(text, file="plan").partitions if found.name == served.name), None)

@@ -12,14 +12,13 @@ from msgspec import Meta
 from ugm.resources import Resource
 from ugm.server.http.payloads import require_found
 from ugm.server.interface.fields import ListQuery, Name, Offset, PageSize, Text
-from ugm.server.interface.route import Routes, ServedPartition
+from ugm.server.interface.route import PARTITION, Routes, ServedPartition
 from ugm.server.queries import natural_key
 from ugm.server.views.model_trees import MEASURES, BorrowingConsumer, ModelTree, ShownRow, TreeItem, trees_of
 
 __all__ = ["ROUTES"]
 
 ROUTES: Final = Routes()
-_PARTITION: Final = "/partition/{partition}"
 #: The largest number of nodes that are all visible at first.
 _MOST_OPEN: Final = 100
 _Sort: Any = Literal[tuple(sorted({"name", "share"}.union(*MEASURES.values())))]
@@ -83,7 +82,7 @@ class Borrowers:
     consumers: list[BorrowingConsumer]
 
 
-@ROUTES.get(f"{_PARTITION}/trees")
+@ROUTES.get(f"{PARTITION}/trees")
 def trees(served: ServedPartition) -> Trees:
     """List the trees of quota models, and all quota models of the partition."""
     reports = served.partition.model_reports()
@@ -91,7 +90,7 @@ def trees(served: ServedPartition) -> Trees:
     return Trees(listed, [ListedModel(one.model, one.is_suspended) for one in reports])
 
 
-@ROUTES.get(f"{_PARTITION}/tree", types={"sort": _Sort})
+@ROUTES.get(f"{PARTITION}/tree", types={"sort": _Sort})
 def tree(
     served: ServedPartition,
     *,
@@ -139,7 +138,7 @@ def _sort_key(found: ModelTree, resource: str, sort: str) -> Callable[[TreeItem]
     return lambda node: (-node.amounts.get(sort, {}).get(resource, 0), natural_key(node.name))
 
 
-@ROUTES.get(f"{_PARTITION}/tree/node")
+@ROUTES.get(f"{PARTITION}/tree/node")
 def tree_node(served: ServedPartition, *, tree: Name, node: Name) -> TreeNodeDetail:
     """Return one node of a tree with its amounts of every resource."""
     found = _find(served, tree)
@@ -156,7 +155,7 @@ class BorrowersQuery(ListQuery, forbid_unknown_fields=True, kw_only=True):
     node: Name = ""
 
 
-@ROUTES.get(f"{_PARTITION}/tree/borrowers")
+@ROUTES.get(f"{PARTITION}/tree/borrowers")
 def tree_borrowers(served: ServedPartition, *, query: BorrowersQuery) -> Borrowers:
     """Return a page of the consumers that a node above their own node holds; ``node`` holds or owns them."""
     matching = [

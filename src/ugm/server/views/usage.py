@@ -23,7 +23,7 @@ from ugm.partition.events import events_of
 from ugm.server.history import WorkTimes
 from ugm.server.http.payloads import ApiError, Payload
 from ugm.server.interface.fields import Name
-from ugm.server.interface.route import Routes, ServedPartition
+from ugm.server.interface.route import PARTITION, Routes, ServedPartition
 from ugm.server.views.model_trees import trees_of
 from ugm.store import StoreReader, UsageQuery, UsageRow
 from ugm.store.reader import StoreLocation
@@ -127,7 +127,7 @@ def earlier_changes(location: StoreLocation) -> tuple[WorkTimes, list[tuple[floa
 
 
 ROUTES: Final = Routes()
-_PATH: Final = "/partition/{partition}/usage_history"
+_PATH: Final = f"{PARTITION}/usage_history"
 _CSV_UNITS: Final = {"vcore": "millicores", "memory": "bytes"}
 
 

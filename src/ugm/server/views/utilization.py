@@ -14,14 +14,13 @@ from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server.http.payloads import plain, require_found
 from ugm.server.interface.fields import ListQuery, Name, QueuePath
-from ugm.server.interface.route import Routes, ServedPartition
+from ugm.server.interface.route import PARTITION, Routes, ServedPartition
 from ugm.server.interface.schemas import Object
 from ugm.server.queries import natural_key
 
 __all__ = ["ROUTES", "queue_rows"]
 
 ROUTES: Final = Routes()
-_PARTITION: Final = "/partition/{partition}"
 _Sort: TypeAlias = Literal["applications", "name", "pending", "share", "usage"]
 _NOTHING: Final = UsageSum(0, Resource())
 
@@ -72,7 +71,7 @@ class OwnersQuery(ListQuery, forbid_unknown_fields=True, kw_only=True):
     queue: QueuePath = "root"
 
 
-@ROUTES.get(f"{_PARTITION}/utilization/{{kind}}")
+@ROUTES.get(f"{PARTITION}/utilization/{{kind}}")
 def utilization(served: ServedPartition, *, query: OwnersQuery) -> LimitUtilizations:
     """List the users or groups that are closest to a limit, the closest first, or in another order."""
     owners = _owners(served.partition.snapshot(), query.kind, canonical_path(query.queue))
@@ -128,14 +127,14 @@ class QueueDetail(Queue):
     limits: list[LimitConfig]
 
 
-@ROUTES.get(f"{_PARTITION}/queues")
+@ROUTES.get(f"{PARTITION}/queues")
 def queues(served: ServedPartition) -> Annotated[Object, Queue]:
     """Return all queues as a tree, with the usage and the pending amounts in and below each."""
     snapshot = served.partition.snapshot()
     return _tree(require_found("queue", "root", snapshot.queue), queue_rows(snapshot))
 
 
-@ROUTES.get(f"{_PARTITION}/queue/{{queue_path}}")
+@ROUTES.get(f"{PARTITION}/queue/{{queue_path}}")
 def queue(served: ServedPartition, *, queue_path: QueuePath) -> Annotated[Object, QueueDetail]:
     """Return one queue with the queues below it, its headroom and its configured limits."""
     path, snapshot = canonical_path(queue_path), served.partition.snapshot()

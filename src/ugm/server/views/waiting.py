@@ -12,14 +12,14 @@ from ugm.identity import is_below
 from ugm.partition import AllocationRequest, Turn
 from ugm.resources import Resource, sum_of
 from ugm.server.interface.fields import ListQuery, Name, Offset, QueuePath
-from ugm.server.interface.route import Routes, ServedPartition
+from ugm.server.interface.route import PARTITION, Routes, ServedPartition
 from ugm.server.interface.schemas import Object, ViolationWithHolders
 from ugm.server.queries import contains, natural_key
 
 __all__ = ["ROUTES"]
 
 ROUTES: Final = Routes()
-_PATH: Final = "/partition/{partition}/waiting"
+_PATH: Final = f"{PARTITION}/waiting"
 
 
 @dataclass(frozen=True, slots=True)
