@@ -74,7 +74,7 @@ def test_state_and_changes() -> None:
         partition.allocate("more", "app", Resource(memory=1))
         _, change = next(event for event in found if event[0] == "change" and "root.fresh" in event[1]["queues"])
         after = dict(flat(client(partition).get(f"{PREFIX}/queues").json()))
-        _, changed = next(event for event in users if event[0] == "change")
+        _, changed = next(event for event in users if event[0] == "change" and event[1].get("users"))
         partition.remove("new")
         _, removal = next(event for event in found if event[0] == "change" and "root.fresh" in event[1]["queues"])
 
