@@ -99,7 +99,7 @@ def test_places(path: tuple[str | int, ...], key: bool, place: tuple[int, int]) 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "!!seq ["])
 def test_deep_nesting(opening: str) -> None:
     """Nesting beyond the bound is refused where it is reached."""
-    (problem,) = problems_of(opening * 4_000)
+    (problem,) = problems_of(opening * 2_000)
 
     assert "yaml-too-deep" in problem
     assert problem.endswith("\nlists and mappings are nested more than 100 levels deep")
