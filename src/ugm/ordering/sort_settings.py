@@ -92,13 +92,15 @@ class QueueSettings:
 
     __slots__ = (
         *("_configured", "_created", "has_offsets", "has_priority_last", "has_reserving_template"),
-        *("is_by_submission", "reserving"),
+        *("has_shares", "is_by_submission", "reserving"),
     )
 
     #: Whether the priority of a queue may differ from that of its first request.
     has_offsets: bool
     #: Whether some queue does not compare priorities first.
     has_priority_last: bool
+    #: Whether some queue orders requests by the shares of users.
+    has_shares: bool
     #: Whether all requests of one priority are ordered by the submission of their applications.
     is_by_submission: bool
 
@@ -111,7 +113,7 @@ class QueueSettings:
         self._configured: Final[dict[str, _Configured]] = {}
         #: The settings of queues that the configuration does not name.
         self._created: Final[dict[str, SortSettings]] = {}
-        self.has_offsets = self.has_priority_last = self.has_reserving_template = False
+        self.has_offsets = self.has_priority_last = self.has_shares = self.has_reserving_template = False
         self.is_by_submission = True
         self.reserving = []
         self._add(ROOT, QueueConfig(ROOT) if config is None else config.root, _DEFAULT)
@@ -126,6 +128,7 @@ class QueueSettings:
         self.has_reserving_template |= created.reserves
         self.has_offsets |= any(one.offset or one.is_fenced for one in (settings, created))
         self.has_priority_last |= not (settings.priority_first and created.priority_first)
+        self.has_shares |= "share" in {settings.policy, created.policy}
         self.is_by_submission &= all(one.by_submission and one.policy == "fifo" for one in (settings, created))
         for child in queue.queues:
             self._add(f"{path}.{child.name}", child, settings)

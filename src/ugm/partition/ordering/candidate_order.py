@@ -17,8 +17,9 @@ must be made.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from math import inf
 from typing import Any, Final, TypeAlias, final
 
@@ -53,7 +54,8 @@ class CandidateOrder:
         rank: returns the ranks of users for queues with the policy ``share``; None without shares.
         requests: all pending requests.
         priority: the priority.
-        classes: the classes of this priority.
+        sources: the classes that take part, by queue path; those of other priorities are left out.
+        takes_part: returns whether a class still takes part.
     """
 
     def __init__(
@@ -63,14 +65,17 @@ class CandidateOrder:
         rank: Callable[[], UserRank | None],
         requests: RequestClasses,
         priority: int,
-        classes: Iterable[RequestClass],
+        sources: Sequence[Mapping[str, Iterable[RequestClass]]],
+        takes_part: Callable[[RequestClass], bool],
     ) -> None:
         self._state: Final = state
         self._settings: Final = settings
         self._rank: Final = rank
         self._in_queue: Final = requests.in_queue
         self._priority: Final = priority
-        #: The candidates of each queue, as a heap, and the children with candidates.
+        self._sources: Final = sources
+        self._takes_part: Final = takes_part
+        #: The candidates of the queues that the search has reached, as heaps, and the children that may have some.
         self._heaps: Final[dict[str, list[Candidate]]] = {}
         self._children: Final[dict[str, dict[str, None]]] = {ROOT: {}}
         self._parts: Final = requests.parts
@@ -83,32 +88,37 @@ class CandidateOrder:
         self._is_only_priority: Final = len(requests.priorities) == 1
         #: Whether the age of the applications alone decides, so that all candidates are in one heap.
         self._is_flat: Final = self._is_only_priority and settings.is_by_submission and not requests.is_nested
-        if self._is_flat and (heap := [(0, one.requests[0], 0, one) for one in classes]):
+        if self._is_flat:
+            classes = chain.from_iterable(chain.from_iterable(source.values() for source in sources))
+            heap = self._heaps[ROOT] = [(0, one.requests[0], 0, one) for one in classes]
             heapify(heap)
-            self._heaps[ROOT] = heap
             return
-        for one in classes:
-            self.push(one, 0)
+        if requests.is_nested:
+            raise UndecidedError
+        for path in chain.from_iterable(sources):
+            self._link(path)
+
+    def _link(self, path: str) -> None:
+        """Note that a queue may have candidates."""
+        while path != ROOT:
+            above = path.rpartition(".")[0]
+            children = self._children.setdefault(above, {})
+            is_known = bool(children)
+            children[path] = None
+            if is_known:
+                return
+            path = above
 
     def push(self, one: RequestClass, position: int) -> None:
-        """Let the requests of a class take part from a position on."""
+        """Let the requests of a class that was taken out take part from a position on."""
         if position >= len(one.requests):
             return
         path, request = one.queue_path, one.requests[position]
         if self._is_flat:
-            heappush(self._heaps.setdefault(ROOT, []), (0, request, position, one))
+            heappush(self._heaps[ROOT], (0, request, position, one))
             return
-        heap = self._heaps.setdefault(path, [])
-        heappush(heap, (self._value(path, request), request, position, one))
-        while len(heap) == 1 and path != ROOT:
-            above = path.rpartition(".")[0]
-            if above in self._in_queue:
-                raise UndecidedError
-            is_known = bool(self._children.setdefault(above, {}))
-            self._children[above][path] = None
-            if is_known:
-                return
-            path = above
+        heappush(self._heaps.setdefault(path, []), (self._value(path, request), request, position, one))
+        self._link(path)
 
     def pop(self) -> Candidate | None:
         """Take out the next request with the rest of its class, until `push`; None for no request.
@@ -116,33 +126,31 @@ class CandidateOrder:
         Raises:
             UndecidedError: only the whole pass shows which one comes next.
         """
-        path = ROOT
-        while path not in self._heaps:
-            if not self._children[path]:
-                return None
+        if self._is_flat:
+            return heappop(self._heaps[ROOT]) if self._has_candidates(ROOT) else None
+        path: str | None = ROOT
+        while path in self._children:
             path = self._first_child(path)
-        heap = self._heaps[path]
-        found = heappop(heap)
-        if not heap:
-            self._end(path)
-        return found
+        return None if path is None else heappop(self._heaps[path])
 
-    def keep(self, classes: Collection[RequestClass]) -> None:
-        """Leave out all classes but some."""
-        kept = frozenset(classes)
-        for path, heap in list(self._heaps.items()):
-            heap[:] = [one for one in heap if one[3] in kept]
+    def _has_candidates(self, path: str) -> bool:
+        """Return whether a queue has candidates in it or below it; otherwise forget it."""
+        if path in self._children and not self._is_flat:
+            return any(self._has_candidates(child) for child in list(self._children[path]))
+        heap = self._heaps.get(path)
+        if heap is None:
+            classes = chain.from_iterable(source.get(path, ()) for source in self._sources)
+            taking_part = [one for one in classes if one.priority == self._priority and self._takes_part(one)]
+            heap = [(self._value(path, one.requests[0]), one.requests[0], 0, one) for one in taking_part]
             heapify(heap)
-            if not heap:
-                self._end(path)
-
-    def _end(self, path: str) -> None:
-        """Note that a queue has no candidates left."""
-        del self._heaps[path]
-        while path != ROOT and not self._children.get(path):
+            self._heaps[path] = heap
+        while heap and not self._takes_part(heap[0][3]):
+            heappop(heap)
+        while not heap and path != ROOT and not self._children.get(path):
             above = path.rpartition(".")[0]
             del self._children[above][path]
             path = above
+        return bool(heap)
 
     def grant(self, request: WaitingRequest) -> None:
         """Follow the grant of a request that was taken out."""
@@ -159,15 +167,18 @@ class CandidateOrder:
 
     # Comparisons
 
-    def _first_child(self, path: str) -> str:
-        """Return the child whose candidates come first."""
-        children = self._children[path]
-        if len(children) == 1:
-            return next(iter(children))
-        ratios = [(self._ratio(path, child), child) for child in children]
-        least = min(ratios, key=lambda one: (one[0].nearest, one[0]))[0]
-        tied = [child for ratio, child in ratios if ratio == least]
-        return tied[0] if len(tied) == 1 else min(tied, key=self._age)
+    def _first_child(self, path: str) -> str | None:
+        """Return the child whose candidates come first; None if no child has any."""
+        while children := self._children[path]:
+            if len(children) == 1:
+                child = next(iter(children))
+                return child if self._has_candidates(child) else None
+            ratios = [(self._ratio(path, child), child) for child in children]
+            least = min(ratios, key=lambda one: (one[0].nearest, one[0]))[0]
+            tied = [child for ratio, child in ratios if ratio == least and self._has_candidates(child)]
+            if tied:
+                return tied[0] if len(tied) == 1 else min(tied, key=self._age)
+        return None
 
     def _age(self, path: str) -> float:
         """Return the oldest request in and below a queue when its next candidate comes up."""
@@ -176,6 +187,7 @@ class CandidateOrder:
             own = self._age_of_leaf(path, heap[0])
             return own if self._is_only_priority else min(own, self._oldest_of(queue)[1])
         first = self._first_child(path)
+        assert first is not None  # noqa: S101 - it has candidates
         age, ratio = self._age(first), self._ratio(path, first)
         for child in queue.children.values():
             name = child.queue_path

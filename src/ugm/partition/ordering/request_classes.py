@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.counters import Counter, fits
@@ -57,7 +58,7 @@ class BlockingLimit:
         counter: the counter that limits the amounts; None for the number of running applications, or for a model.
         resource: the resource that a limit of a quota model is about.
         queue_path: the queue of a limit without a counter.
-        classes: the classes that it has denied last.
+        classes: the classes that it has denied last, by queue path.
         is_open: whether it may have room for the size.
     """
 
@@ -77,8 +78,13 @@ class BlockingLimit:
         self.counter: Final = counter
         self.resource: Final = resource
         self.queue_path: Final = queue_path
-        self.classes: Final[dict[RequestClass, None]] = {}
+        self.classes: Final[dict[str, dict[RequestClass, None]]] = {}
         self.is_open: bool = False
+
+    def add(self, found: RequestClass) -> None:
+        """Add a class that the limit has denied last."""
+        found.limit = self
+        self.classes.setdefault(found.queue_path, {})[found] = None
 
     def key(self) -> tuple[object, ...]:
         """Return a value that two limits have in common if they deny the same requests."""
@@ -229,9 +235,9 @@ class RequestClasses:
 
     # Blocked classes
 
-    def open_classes(self) -> list[RequestClass]:
-        """Return the classes that may fit."""
-        return [found for limit in self._open for found in limit.classes]
+    def open_by_queue(self) -> list[Mapping[str, Iterable[RequestClass]]]:
+        """Return the classes that may fit, by queue path, for each limit that is open."""
+        return [limit.classes for limit in self._open if limit.classes]
 
     @property
     def has_open(self) -> bool:
@@ -244,8 +250,7 @@ class RequestClasses:
         limit = known.setdefault(limit.owner, {}).setdefault(limit.key(), limit)
         if found.limit is not limit:
             self._take_out(found)
-            found.limit = limit
-            limit.classes[found] = None
+            limit.add(found)
         self._close(limit)
 
     def block_again(self) -> bool:
@@ -261,7 +266,7 @@ class RequestClasses:
             if kind == TrackingType.QUEUE:
                 for limit in limits.values():
                     if not limit.is_open:
-                        yield from limit.classes
+                        yield from chain.from_iterable(limit.classes.values())
 
     def _close(self, limit: BlockingLimit) -> None:
         limit.is_open = False
@@ -269,8 +274,10 @@ class RequestClasses:
 
     def _take_out(self, found: RequestClass) -> None:
         """Take a class out of its limit, which is forgotten if it is the last one."""
-        limit = found.limit
-        del limit.classes[found]
+        limit, path = found.limit, found.queue_path
+        del limit.classes[path][found]
+        if not limit.classes[path]:
+            del limit.classes[path]
         if limit.classes or limit is self._untested:
             return
         self._open.pop(limit, None)
@@ -379,8 +386,7 @@ class RequestClasses:
         found = self._classes.setdefault(found.key, found)
         self._by_id[request.row.allocation_id] = found, request
         if not found.requests:
-            found.limit = self._untested
-            found.limit.classes[found] = None
+            self._untested.add(found)
         insort(found.requests, request)
 
     def _remove(self, found: RequestClass, request: WaitingRequest) -> None:

@@ -16,8 +16,9 @@ one after a change of queues, limits or nodes read everything.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import Final, final
 
 from ugm.counters import fits
@@ -80,8 +81,9 @@ class WakeSearch:
         self._epoch: object = None
         #: The owners of the limits that the last pass has charged.
         self._charged: dict[Owner, None] = {}
-        #: Whether the pass respects and makes reservations.
+        #: Whether the pass respects and makes reservations, and the classes that take part in one that does.
         self._is_reserving = False
+        self._reserving: dict[RequestClass, None] = {}
         #: The classes of requests that reservations hold back, with `Reservations.objection_key`, until the plan is
         #: another one.
         self._held_back: tuple[object, set[tuple[object, ...]]] = (None, set())
@@ -137,38 +139,51 @@ class WakeSearch:
         Raises:
             UndecidedError: requests that do not fit decide about the order.
         """
-        woken = list[Allocation]()
-        rank = cache(self._rank)
+        woken, rank = list[Allocation](), cache(self._rank)
+        if self._settings.has_shares:
+            # Before the first grant.
+            rank()
         for priority in sorted(self._classes.priorities, reverse=True):
-            classes = [one for one in self._candidates() if one.priority == priority]
-            order = CandidateOrder(self._state, self._settings, rank, self._classes, priority, classes)
+            self._take_candidates()
+            order = CandidateOrder(
+                self._state, self._settings, rank, self._classes, priority, self._sources(), self._takes_part
+            )
             while (first := order.pop()) is not None:
                 _, request, position, found = first
                 if found.limit.is_open and self._is_granted(found, request.row):
                     woken.append(request.row)
                     order.grant(request)
-                    has_blocked = self._classes.block_again()
+                    self._classes.block_again()
                     if self._is_reserving and self._reservations.have_ended():
                         # Another request may get the reservation, but none that comes earlier.
                         raise UndecidedError
                     if not (self._is_reserving or self._classes.has_open):
                         return woken
-                    if has_blocked:
-                        order.keep(self._candidates())
+                    self._take_candidates()
                 elif self._is_reserving:
                     self._reservations.note_blocked(request.row)
                 if found.limit.is_open:
                     order.push(found, position + 1)
         return woken
 
-    def _candidates(self) -> Collection[RequestClass]:
-        """Return the classes with requests that may fit, or that may get a reservation."""
-        found = self._classes.open_classes()
-        free = self._reservations.free() if self._is_reserving else None
-        if free:
-            blocked = self._classes.blocked_by_queues()
-            found += (one for one in blocked if not free.isdisjoint(ancestors(one.queue_path)))
-        return found
+    def _take_candidates(self) -> None:
+        """Note the classes that are open, or that may get a reservation, if the pass makes reservations."""
+        if self._is_reserving:
+            free, blocked = self._reservations.free(), self._classes.blocked_by_queues()
+            may_reserve = (one for one in blocked if not free.isdisjoint(ancestors(one.queue_path)))
+            is_open = chain.from_iterable(chain.from_iterable(one.values() for one in self._classes.open_by_queue()))
+            self._reserving = dict.fromkeys(chain(is_open, may_reserve if free else ()))
+
+    def _sources(self) -> Sequence[Mapping[str, Iterable[RequestClass]]]:
+        if not self._is_reserving:
+            return self._classes.open_by_queue()
+        by_queue: dict[str, list[RequestClass]] = {}
+        for one in self._reserving:
+            by_queue.setdefault(one.queue_path, []).append(one)
+        return [by_queue]
+
+    def _takes_part(self, found: RequestClass) -> bool:
+        return found in self._reserving if self._is_reserving else found.limit.is_open
 
     def _rank(self) -> UserRank | None:
         read = rank_of(self._state)
