@@ -210,11 +210,11 @@ def test_budgets(operator: Operator) -> None:
 
 
 def test_yesterday_at_three(operator: Operator) -> None:
-    """The usage at an earlier time is read from the history."""
+    """The usage at an earlier time is read from the history, of the resource that is scarcest now."""
     then = (datetime.now().astimezone() - timedelta(days=1)).replace(hour=15, minute=0)
     operator.click("row", "root")
     operator.type("At", f"{then:%Y-%m-%dT%H:%M}")
-    operator.text(f"{then:%a} {then.day} {then:%b}", "15:00: ", "cores used")
+    operator.text(f"{then:%a} {then.day} {then:%b}", "15:00: ", " used")
 
 
 def test_a_lower_limit(operator: Operator, world: World) -> None:
