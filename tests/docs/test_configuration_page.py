@@ -13,7 +13,7 @@ import pytest
 import ugm
 from support.places import DOCS
 from ugm import configuration, parse_config
-from ugm._documents import builder, loader
+from ugm._documents import loader
 from ugm.configuration.fields import field_shapes
 
 PAGE: Final = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
@@ -131,5 +131,5 @@ def test_example_has_every_key() -> None:
 
 def test_bounds_are_those_of_the_loader() -> None:
     """The page states the bounds of the loader."""
-    assert (loader.MAX_BYTES, builder.MAX_VALUES) == (8 * 2**20, 500_000)
-    assert (builder.MAX_DEPTH, builder.MAX_ALIASED) == (100, 100_000)
+    assert (loader.MAX_BYTES, loader.MAX_VALUES) == (8 * 2**20, 500_000)
+    assert (loader.MAX_DEPTH, loader.MAX_ALIASED) == (100, 100_000)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from ugm import Resource, UserGroup
 from ugm.budgets import AccountState, Budget, BudgetMode, Budgets, Carry, Period
-from ugm.budgets.calendar import calendar_of
+from ugm.budgets.budget import calendar_of
 from ugm.model import Claim
 
 laws: Final = settings(max_examples=examples(40))

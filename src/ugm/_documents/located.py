@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeAlias, c
 from ugm.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from ugm._documents.builder import Mark, Place, Problems
-    from ugm._documents.loader import Document
+    from ugm._documents.loader import Document, Mark, Place, Problems
     from ugm.configuration.scheduler import Path
 
 __all__ = ["KeyValue", "Located", "from_place", "from_struct", "from_text", "load_any"]
@@ -107,8 +106,11 @@ def load_any(text: str, file: str) -> Document:
     Raises:
         ConfigError: the text is neither, or exceeds a bound.
     """
-    from ugm._documents.builder import Problems  # noqa: PLC0415 - as above
-    from ugm._documents.loader import Document, load  # noqa: PLC0415 - as above
+    from ugm._documents.loader import (  # noqa: PLC0415 - as above
+        Document,
+        Problems,
+        load,
+    )
 
     if not _is_json(text):
         return load(text, file)
@@ -118,7 +120,7 @@ def load_any(text: str, file: str) -> Document:
 
 def _plain(item: Located, path: Path, problems: Problems) -> tuple[Any, Place]:
     """Return the data and the place of a value in JSON, with the problems that the loader of YAML would report."""
-    from ugm._documents.builder import (  # noqa: PLC0415 - as above
+    from ugm._documents.loader import (  # noqa: PLC0415 - as above
         UNUSABLE,
         ListPlace,
         Quoted,
@@ -143,7 +145,7 @@ def _plain(item: Located, path: Path, problems: Problems) -> tuple[Any, Place]:
 def _plain_mapping(
     entries: tuple[KeyValue, ...], mark: Mark, path: Path, problems: Problems
 ) -> tuple[dict[str, Any], Place]:
-    from ugm._documents.builder import (  # noqa: PLC0415 - as above
+    from ugm._documents.loader import (  # noqa: PLC0415 - as above
         MappingPlace,
         duplicate_key,
         not_text,
@@ -166,7 +168,7 @@ def _plain_mapping(
 
 
 def _mark(item: Located) -> Mark:
-    from ugm._documents.builder import mark_at  # noqa: PLC0415 - as above
+    from ugm._documents.loader import mark_at  # noqa: PLC0415 - as above
 
     return mark_at(item.line - 1, item.column - 1)
 
@@ -192,7 +194,7 @@ def from_struct(value: object, depth: int = 0) -> Located:
 
 def from_place(value: object, place: Place) -> Located:
     """Return data of YAML with their places."""
-    from ugm._documents.builder import ListPlace, MappingPlace, line_and_column, mark_of  # noqa: PLC0415 - as above
+    from ugm._documents.loader import ListPlace, MappingPlace, line_and_column, mark_of  # noqa: PLC0415 - as above
 
     line, column = line_and_column(mark_of(place))
     if isinstance(place, MappingPlace) and isinstance(value, dict):

@@ -26,8 +26,7 @@ from heapq import heapify, heappop, heappush
 from math import inf, lcm
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ugm.budgets.budget import Budget, BudgetMode, Carry
-from ugm.budgets.calendar import Calendar, calendar_of, date_text, duration_text
+from ugm.budgets.budget import Budget, BudgetMode, Calendar, Carry, calendar_of, date_text, duration_text
 from ugm.configuration.schedules import LAST_SECOND, NEVER
 from ugm.decision import Violation
 from ugm.model import BUDGET, AccountState, Period

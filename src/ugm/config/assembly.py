@@ -20,8 +20,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, final, get_args, get_origin
 
-from ugm._documents.builder import UNUSABLE, Quoted, Value
-from ugm._documents.loader import Document, DocumentFormat, ReadDocument
+from ugm._documents.loader import UNUSABLE, Document, DocumentFormat, Quoted, ReadDocument, Value
 from ugm.configuration import SchedulerConfig
 from ugm.configuration.fields import ConfigValue, FieldShape, field_shapes, parse_fraction
 from ugm.configuration.model_kinds import DOCUMENT_MODULES

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from ugm._documents.builder import format_path
+from ugm._documents.loader import format_path
 from ugm.config.located import is_yunikorn_name
 from ugm.configuration import (
     Extensions,

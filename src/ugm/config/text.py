@@ -2,7 +2,7 @@
 
 A file is read in three steps: the loader turns it into plain data, the assembly builds values with the schema, and the
 rules check the whole. Each step sets invalid parts aside, and the next step continues with the rest. So one reading
-reports all problems, up to `ugm._documents.builder.MAX_PROBLEMS`. Findings that may only follow from a part that was
+reports all problems, up to `ugm._documents.loader.MAX_PROBLEMS`. Findings that may only follow from a part that was
 set aside are not reported.
 
 A configuration may be *inside of another YAML file*: a ConfigMap of Kubernetes, a list of objects, or the values of
@@ -31,9 +31,11 @@ from typing import Final, NamedTuple, TypeAlias, cast
 
 import yaml
 
-from ugm._documents.builder import (
+from ugm._documents.loader import (
+    MAX_BYTES,
     START,
     UNUSABLE,
+    Document,
     FilePlace,
     ListPlace,
     MappingPlace,
@@ -43,10 +45,12 @@ from ugm._documents.builder import (
     Value,
     format_path,
     line_and_column,
+    load,
     mark_after,
     mark_of,
+    refusal,
+    too_large,
 )
-from ugm._documents.loader import MAX_BYTES, Document, load, refusal, too_large
 from ugm._documents.located import load_any
 from ugm._json_values import JsonObject
 from ugm.arguments import require_items

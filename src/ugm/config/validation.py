@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
-from ugm._documents.builder import MAX_DEPTH
+from ugm._documents.loader import MAX_DEPTH
 from ugm.config.located import LocatedPartition, LocatedQueue, invalid_name_reason, normal_form
 from ugm.config.queue_rules import LIMIT_RULES, QUEUE_RULES, SCHEDULE_RULES, guaranteed_fits_above
 from ugm.configuration import ChildTemplate, FilterConfig, PlacementRule, QueueConfig, SchedulerConfig

@@ -8,11 +8,19 @@ and ratios are exact, except that continuous decay is rounded to many digits. No
 caller passes every time.
 """
 
-from ugm.fairness.binned_usage import BinnedUsage, bins_for
-from ugm.fairness.half_life import ContinuousUsage
+from ugm.fairness.decay import BinnedUsage, ContinuousUsage, bins_for
 from ugm.fairness.model import FairShares
-from ugm.fairness.rank import INFINITE, FairRank, Level, RankedNode, RankExplanation, RankStep
-from ugm.fairness.share_tree import PARENT, Shares, ShareTree
+from ugm.fairness.rank import (
+    INFINITE,
+    PARENT,
+    FairRank,
+    Level,
+    RankedNode,
+    RankExplanation,
+    RankStep,
+    Shares,
+    ShareTree,
+)
 from ugm.fairness.usage_history import DecayedUsage
 from ugm.ordering.request_order import Comparison, SortKeys
 

@@ -12,10 +12,9 @@ from ugm.configuration.fields import setting_texts
 from ugm.configuration.model_kinds import ModelDefinition, ModelKind, ModelPart
 from ugm.configuration.scheduler import Finding
 from ugm.errors import RequestError, quote
-from ugm.fairness.binned_usage import MAX_BINS, BinnedUsage, decay_fault
-from ugm.fairness.half_life import ContinuousUsage
+from ugm.fairness.decay import MAX_BINS, BinnedUsage, ContinuousUsage, decay_fault
 from ugm.fairness.model import FairShares
-from ugm.fairness.share_tree import PARENT, Shares, ShareTree
+from ugm.fairness.rank import PARENT, Shares, ShareTree
 from ugm.fairness.usage_history import DecayedUsage
 from ugm.resources import VCORE, bounded_int
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, final
 
-from ugm._documents.builder import Value
-from ugm._documents.loader import Document, DocumentFormat, ReadDocument
+from ugm._documents.loader import Document, DocumentFormat, ReadDocument, Value
 from ugm._json_values import Json
 from ugm.configuration import ElasticGroupConfig
 from ugm.configuration.scheduler import Path

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias, cast, final
 
-from ugm._documents.builder import Value, format_path, value_at
-from ugm._documents.loader import Document, DocumentFormat, ReadDocument
+from ugm._documents.loader import Document, DocumentFormat, ReadDocument, Value, format_path, value_at
 from ugm._documents.located import from_place
 from ugm._json_values import JsonMapping
 from ugm.configuration import PartitionConfig, QuotaNodeConfig, QuotaTreeConfig, QuotaTreeDocument, QuotaTreeRules

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 from weakref import WeakValueDictionary
 
 from ugm.budgets import Budget, Budgets, Period
-from ugm.budgets.calendar import calendar_of
+from ugm.budgets.budget import calendar_of
 from ugm.configuration import PartitionConfig
 from ugm.configuration.schedules import LAST_SECOND, NEVER
 from ugm.decision import Decision

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias, final, get_args
 
 from ugm._json_values import Json
-from ugm.budgets.calendar import calendar_of
+from ugm.budgets.budget import calendar_of
 from ugm.errors import RequestError, number_text
 from ugm.identity import canonical_path, is_below
 from ugm.model import Claim, ReportingModel

@@ -18,20 +18,19 @@ if TYPE_CHECKING:
     from ugm.tracking.manager import Manager as Manager
     from ugm.tracking.manager import Request as Request
     from ugm.tracking.manager import Tracker as Tracker
-    from ugm.tracking.snapshot import GroupUsage as GroupUsage
-    from ugm.tracking.snapshot import QueueUsage as QueueUsage
-    from ugm.tracking.snapshot import UserUsage as UserUsage
     from ugm.tracking.trackers import GroupTracker as GroupTracker
+    from ugm.tracking.trackers import GroupUsage as GroupUsage
     from ugm.tracking.trackers import QueueTracker as QueueTracker
+    from ugm.tracking.trackers import QueueUsage as QueueUsage
     from ugm.tracking.trackers import UserTracker as UserTracker
+    from ugm.tracking.trackers import UserUsage as UserUsage
 
 #: The modules of the names.
 _MODULES = {
     "ugm.decision": "EffectiveLimit",
     "ugm.tracking.limits": "ActiveLimits Limits",
     "ugm.tracking.manager": "Manager Request Tracker",
-    "ugm.tracking.snapshot": "GroupUsage QueueUsage UserUsage",
-    "ugm.tracking.trackers": "GroupTracker QueueTracker UserTracker",
+    "ugm.tracking.trackers": "GroupTracker GroupUsage QueueTracker QueueUsage UserTracker UserUsage",
 }
 
 _load, _names = on_first_use(__name__, _MODULES)

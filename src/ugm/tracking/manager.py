@@ -26,8 +26,7 @@ from ugm.resources import Resource
 from ugm.tracking.holding import DETACHED, Holding, OwnerUsageTree, all_holdings, with_siblings
 from ugm.tracking.holding_index import BatchCharge, HoldingIndex
 from ugm.tracking.limits import ActiveLimits, Limits
-from ugm.tracking.snapshot import GroupUsage, UserUsage, copies_of
-from ugm.tracking.trackers import GroupTracker, UserTracker, tracker_of
+from ugm.tracking.trackers import GroupTracker, GroupUsage, UserTracker, UserUsage, copies_of, tracker_of
 
 __all__ = ["Manager", "Request", "Tracker"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from ugm import RequestError
 from ugm.budgets import Period
-from ugm.budgets.calendar import calendar_of, date_text, duration_text
+from ugm.budgets.budget import calendar_of, date_text, duration_text
 from ugm.configuration.schedules import NEVER
 
 FIRST, LAST = date(1700, 1, 1), date(2100, 1, 1)

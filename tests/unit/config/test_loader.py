@@ -7,8 +7,7 @@ import yaml
 
 import ugm._documents.loader
 from support.config_cases import problems_of
-from ugm._documents.builder import MAX_ALIASED, line_and_column, locate
-from ugm._documents.loader import MAX_BYTES, load
+from ugm._documents.loader import MAX_ALIASED, MAX_BYTES, line_and_column, load, locate
 
 PLACES = """\
 a:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.config_cases import problems_of
-from ugm._documents.builder import MAX_PROBLEMS
-from ugm._documents.loader import MAX_BYTES
+from ugm._documents.loader import MAX_BYTES, MAX_PROBLEMS
 from ugm.config import dump_config, load_config, parse_config
 from ugm.errors import ConfigError, printable
 

@@ -13,7 +13,7 @@ import pytest
 from support.service_fixtures import RawClient, eventually, running, started
 from ugm import Resource
 from ugm.service import ClientLimits, ClientToken, Role, Security, Service, ServiceSettings
-from ugm.service.protocol.schema import schema
+from ugm.service.protocol.operations import schema
 
 SUBMIT: dict[str, Any] = {"application_id": "app", "user": ["sue", []], "queue": "root.a"}
 GRANT: dict[str, Any] = {"allocation_id": "x", "application_id": "app", "usage": {"memory": 10}}

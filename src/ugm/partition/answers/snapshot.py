@@ -31,7 +31,7 @@ from ugm.resources import Resource, smallest_amounts, sum_of
 from ugm.tracking import GroupUsage, UserUsage
 from ugm.tracking.holding import Amounts, Holding, all_holdings
 from ugm.tracking.limits import LimitTable
-from ugm.tracking.snapshot import TrackerCopy, UsageLine, usage_line
+from ugm.tracking.trackers import TrackerCopy, UsageLine, usage_line
 
 __all__ = ["LineIndex", "OwnerLimits", "PartitionSnapshot", "SnapshotParts", "UsageSum", "copy_owner", "copy_snapshot"]
 

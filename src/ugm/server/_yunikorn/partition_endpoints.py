@@ -12,9 +12,8 @@ from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server._yunikorn.objects import ACTIVE_STATES, QueueFormat, amounts, application_dict
 from ugm.server.http.payloads import ApiError, require_found
-from ugm.server.interface.fields import Name, QueuePath, Text
 from ugm.server.interface.route import PARTITION, YUNIKORN_PREFIX, Routes, ServedPartition
-from ugm.server.interface.schemas import Object, reference
+from ugm.server.interface.schemas import Name, Object, QueuePath, Text, reference
 
 __all__ = ["ROUTES", "applications", "nodes", "placement_rules", "queues"]
 

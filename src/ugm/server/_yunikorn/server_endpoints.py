@@ -34,12 +34,10 @@ from ugm.configuration import (
     UserGroupResolver,
 )
 from ugm.partition import PartitionSnapshot
-from ugm.server._yunikorn.events import event_dict
-from ugm.server._yunikorn.objects import CLUSTER, amounts, nanoseconds, percentages, state_name
+from ugm.server._yunikorn.objects import CLUSTER, amounts, event_dict, nanoseconds, percentages, state_name
 from ugm.server.http.payloads import Payload, json_payload
-from ugm.server.interface.fields import Number
 from ugm.server.interface.route import YUNIKORN_PREFIX, Call, Routes, ServedPartition, ServerState
-from ugm.server.interface.schemas import Object, reference
+from ugm.server.interface.schemas import Number, Object, reference
 from ugm.server.views.server import validate as validated
 
 __all__ = ["ROUTES"]

@@ -17,8 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from ugm.server.http.payloads import ApiError, Payload
-from ugm.server.interface.fields import completed
 from ugm.server.interface.route import Route
+from ugm.server.interface.schemas import completed
 
 __all__ = [
     "RequestBounds",

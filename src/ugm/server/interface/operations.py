@@ -1,6 +1,6 @@
 """Operations on partitions for programs in other languages, derived from the methods of `AbstractPartition`.
 
-The fields of a body are the parameters of the method, with the validation of `ugm.server.interface.fields`. The only
+The fields of a body are the parameters of the method, with the validation of `ugm.server.interface.schemas`. The only
 other difference is that the groups of a user are a field of their own. The description, the batch and the results
 follow from the annotations, too.
 
@@ -25,9 +25,19 @@ from ugm.partition.interface.operations import OPERATION_KINDS, Kind, Role
 from ugm.queues import Placement
 from ugm.resources import Resource
 from ugm.server.http.payloads import ApiError, plain
-from ugm.server.interface.fields import Duration, Groups, Name, Priority, QueuePath, RequestedQueue, Seconds, Tags, User
 from ugm.server.interface.route import PARTITION, Call, Route, Routes, ServedPartition
-from ugm.server.interface.schemas import Object
+from ugm.server.interface.schemas import (
+    Duration,
+    Groups,
+    Name,
+    Object,
+    Priority,
+    QueuePath,
+    RequestedQueue,
+    Seconds,
+    Tags,
+    User,
+)
 from ugm.service.protocol.values import ANNOTATIONS
 
 __all__ = ["NAMES", "ROUTES", "Grant"]

@@ -30,11 +30,14 @@ from ugm.preemption import PreemptionPlan, ReductionPlan
 from ugm.queues import Placement
 from ugm.resources import Resource, optional_dict
 from ugm.server.http.payloads import ApiError, require_found
-from ugm.server.interface.fields import (
+from ugm.server.interface.operations import AllocationIds, Grant
+from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition
+from ugm.server.interface.schemas import (
     Duration,
     Groups,
     Name,
     Nodes,
+    Object,
     PageSize,
     Priority,
     QueuePath,
@@ -43,10 +46,9 @@ from ugm.server.interface.fields import (
     Tags,
     Text,
     User,
+    ViolationWithHolders,
+    with_text,
 )
-from ugm.server.interface.operations import AllocationIds, Grant
-from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition
-from ugm.server.interface.schemas import Object, ViolationWithHolders, with_text
 from ugm.server.queries import answer_dict, explain_request
 
 __all__ = ["ROUTES"]

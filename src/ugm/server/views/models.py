@@ -15,9 +15,8 @@ from ugm.fairness.rank import RankExplanation
 from ugm.partition import ThresholdCrossed, ThresholdWatch
 from ugm.partition.interface.operations import Role
 from ugm.resources import Resource
-from ugm.server.interface.fields import ListQuery, Name
 from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition
-from ugm.server.interface.schemas import Object
+from ugm.server.interface.schemas import ListQuery, Name, Object
 from ugm.server.queries import (
     ThresholdKind,
     account_dict,

@@ -15,9 +15,8 @@ from ugm.partition import ApplicationInfo, ApplicationState, ScheduledChange
 from ugm.partition.answers.reports import OwnedAllocation
 from ugm.resources import Resource
 from ugm.server.http.payloads import ApiError, require_found
-from ugm.server.interface.fields import Name, Number, Offset, PageSize, QueuePath, Text
 from ugm.server.interface.route import PARTITION, Routes, ServedPartition
-from ugm.server.interface.schemas import Object
+from ugm.server.interface.schemas import Name, Number, Object, Offset, PageSize, QueuePath, Text
 from ugm.server.queries import contains, first_page
 from ugm.service.protocol.status import ServiceStatus
 

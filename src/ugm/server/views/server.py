@@ -14,9 +14,8 @@ from ugm.partition import Changes, ConfigPlan
 from ugm.partition.interface.operations import Role
 from ugm.server.configurations import Actor, ConfigAttempt
 from ugm.server.http.payloads import Payload, problem_to_dict, require_found
-from ugm.server.interface.fields import Confirmation, Name
 from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition, ServerState
-from ugm.server.interface.schemas import Object, with_text
+from ugm.server.interface.schemas import Confirmation, Name, Object, with_text
 from ugm.server.views.objects import PartitionSummary, partition
 
 __all__ = ["ROUTES", "validate"]

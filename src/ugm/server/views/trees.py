@@ -11,8 +11,8 @@ from msgspec import Meta
 
 from ugm.resources import Resource
 from ugm.server.http.payloads import require_found
-from ugm.server.interface.fields import ListQuery, Name, Offset, PageSize, Text
 from ugm.server.interface.route import PARTITION, Routes, ServedPartition
+from ugm.server.interface.schemas import ListQuery, Name, Offset, PageSize, Text
 from ugm.server.queries import natural_key
 from ugm.server.views.model_trees import MEASURES, BorrowingConsumer, ModelTree, ShownRow, TreeItem, trees_of
 

@@ -22,8 +22,8 @@ from ugm.partition import OwnerLimits
 from ugm.partition.events import events_of
 from ugm.server.history import WorkTimes
 from ugm.server.http.payloads import ApiError, Payload
-from ugm.server.interface.fields import Name
 from ugm.server.interface.route import PARTITION, Routes, ServedPartition
+from ugm.server.interface.schemas import Name
 from ugm.server.views.model_trees import trees_of
 from ugm.store import StoreReader, UsageQuery, UsageRow
 from ugm.store.reader import StoreLocation

@@ -13,9 +13,8 @@ from ugm.partition import LimitUtilization, OwnerLimits, PartitionSnapshot, Usag
 from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server.http.payloads import plain, require_found
-from ugm.server.interface.fields import ListQuery, Name, QueuePath
 from ugm.server.interface.route import PARTITION, Routes, ServedPartition
-from ugm.server.interface.schemas import Object
+from ugm.server.interface.schemas import ListQuery, Name, Object, QueuePath
 from ugm.server.queries import natural_key
 
 __all__ = ["ROUTES", "queue_rows"]

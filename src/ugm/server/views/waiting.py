@@ -11,9 +11,8 @@ from ugm.errors import RequestError
 from ugm.identity import is_below
 from ugm.partition import AllocationRequest, Turn
 from ugm.resources import Resource, sum_of
-from ugm.server.interface.fields import ListQuery, Name, Offset, QueuePath
 from ugm.server.interface.route import PARTITION, Routes, ServedPartition
-from ugm.server.interface.schemas import Object, ViolationWithHolders
+from ugm.server.interface.schemas import ListQuery, Name, Object, Offset, QueuePath, ViolationWithHolders
 from ugm.server.queries import contains, natural_key
 
 __all__ = ["ROUTES"]
