@@ -329,6 +329,8 @@ class Listener:
         """Accept no more connections, and remove the Unix sockets."""
         for server in self._servers:
             server.close()
+        # A connection that was accepted just now is made in the next iteration of the loop.
+        await asyncio.sleep(0)
         for path in self._paths:
             with suppress(OSError):
                 path.unlink()

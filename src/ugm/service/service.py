@@ -351,8 +351,9 @@ class Service:
         try:
             await self._serve(self._stopping)
         finally:
-            self._listener.close_connections(Moved(self._standby.leader))
+            # First no more are accepted, so that none is left open.
             await self._listener.close()
+            self._listener.close_connections(Moved(self._standby.leader))
 
     def _note_ready(self) -> None:
         """Note that this process leads or stands by, and tell the program once."""

@@ -10,6 +10,9 @@ parts, the *age* of a child decides: its oldest request that the pass has not sk
 child comes up. The pass has skipped all requests of its children that use smaller parts, and none of those that use
 larger parts. The age of a child never falls, so the child with the lower age at its candidate comes first.
 
+The candidates of a queue are read when the search reaches it, because most searches end after a few grants. If the age
+of the applications alone decides, all candidates are in one heap instead.
+
 If priorities have offsets or are not compared first, or in rare other cases, `UndecidedError` says that the whole pass
 must be made.
 """

@@ -10,7 +10,8 @@ whole pass is made over a copy of the order.
 With reservations, blocked classes that may get one are tested as well. If a grant ends a reservation, or if priorities
 differ, the whole pass decides who gets it.
 
-The cost: a search takes time in proportion to the classes that may fit. A whole pass, the first search, and the first
+The cost: a search takes time in proportion to the queues with classes that may fit, and to the classes of the queues
+that it reaches; without fair queues, to all classes that may fit. A whole pass, the first search, and the first
 one after a change of queues, limits or nodes read everything.
 """
 
