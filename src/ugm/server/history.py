@@ -1,4 +1,4 @@
-"""What a server remembers of a partition: the newest events, denials by limit, and durations of decisions.
+"""The memory of a server about a partition: the newest events, denials by limit, and durations of decisions.
 
 A `History` subscribes to a partition and keeps the newest events of each kind in memory. Each kind has its own list, so
 that a thousand grants do not displace a denial. Repeated equal denials are one record with a count.

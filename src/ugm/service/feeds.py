@@ -1,4 +1,4 @@
-"""What the leader pushes to clients: durable changes, and the pending requests that may start.
+"""The feeds of the leader for its clients: durable changes, and the pending requests that may start.
 
 *Changes* go to each client that follows, in order and without gaps. Each follower has a task. It sends some changes,
 from memory or from the store, and waits until the client has read them and there are more. So a slow client uses no

@@ -23,7 +23,21 @@ from ugm.errors import RequestError
 from ugm.identity import ROOT, WILDCARD, TrackingType, UserGroup
 from ugm.resources import Resource
 
-__all__ = ["DynamicQueue", "QueueAllowance", "QueueModel", "upward"]
+if TYPE_CHECKING:
+    from ugm.tracking.manager import Request
+
+__all__ = [
+    "DynamicQueue",
+    "Grant",
+    "LimitInForce",
+    "Place",
+    "QueueAllowance",
+    "QueueModel",
+    "UsageModel",
+    "charged_places",
+    "grant_places",
+    "upward",
+]
 
 
 class QueueAllowance(NamedTuple):
@@ -275,12 +289,6 @@ def _lets_in(text: str, user: UserGroup) -> bool:
     users, _, groups = text.partition(" ")
     lists: Sequence[tuple[str, Sequence[str]]] = ((users, (user.name,)), (groups.strip(), user.groups))
     return any(names == "*" or not set(names.split(",")).isdisjoint(whose) for names, whose in lists)
-
-
-if TYPE_CHECKING:
-    from ugm.tracking.manager import Request
-
-__all__ = ["Grant", "LimitInForce", "Place", "UsageModel", "charged_places", "grant_places"]
 
 
 class Grant(NamedTuple):

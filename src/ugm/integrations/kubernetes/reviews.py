@@ -1,7 +1,4 @@
-"""The HTTP server of the webhook, and the reviews that it reads and answers.
-
-``POST /kubernetes/admit`` takes an ``AdmissionReview`` of ``admission.k8s.io/v1``, and ``GET /healthz`` shows whether
-the webhook is ready.
+"""Reviews of the API server, ``AdmissionReview`` of ``admission.k8s.io/v1``, and the answers to them.
 
 Source: Kubernetes, "Dynamic Admission Control", and the reference of ``admission.k8s.io/v1`` and of ``Status``.
 """
@@ -9,11 +6,7 @@ Source: Kubernetes, "Dynamic Admission Control", and the reference of ``admissio
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
-
-from starlette.applications import Starlette
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from typing import Final, NamedTuple, cast
 
 from ugm._json_values import JsonObject
 from ugm.errors import UgmError
@@ -115,34 +108,3 @@ def denied(error: UgmError) -> JsonObject:
         code, reason, details = 403, "Forbidden", {"causes": causes}
     status = {"status": "Failure", "code": code, "reason": reason, "message": str(error), "details": details}
     return {"allowed": False, "status": status}
-
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from ugm.integrations.kubernetes.admission import PodAdmission
-
-__all__ = ["create_app"]
-
-#: The largest request in bytes. Objects of Kubernetes have up to 1.5 MiB, and a review can contain two.
-_LARGEST: Final = 8 * 2**20
-
-
-def create_app(admission: PodAdmission) -> Starlette:
-    """Return the application that answers the API server."""
-
-    async def admit(request: Request) -> Response:
-        if not 0 < int(request.headers.get("content-length", "0")) <= _LARGEST:
-            return PlainTextResponse(f"expected a content-length of 1 to {_LARGEST}\n", 413)
-        try:
-            review, uid = review_of(await request.json())
-        except (ManifestError, ValueError, RecursionError) as error:
-            return PlainTextResponse(f"{error}\n", 400)
-        answer = await admission.answer(review)
-        body = {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": {"uid": uid, **answer}}
-        return JSONResponse(body)
-
-    async def is_healthy(_: Request) -> Response:
-        return PlainTextResponse("ready\n") if admission.grants.is_ready else PlainTextResponse("not ready\n", 503)
-
-    return Starlette(routes=[Route("/kubernetes/admit", admit, methods=["POST"]), Route("/healthz", is_healthy)])
