@@ -21,7 +21,8 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 from ugm import load_config
-from ugm.cli.report.page import page, render
+from ugm.cli.report.page import page
+from ugm.cli.report.terminal import render
 from ugm.simulation import JobMapping, Recorder, Report, SwfHeader, parse_swf, read_swf, simulate
 
 __all__ = ["TERMINAL", "replay", "terminal"]
