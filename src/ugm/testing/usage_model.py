@@ -1,4 +1,4 @@
-"""Naive models of queues, users, groups and limits, from which every query is computed anew.
+"""Naive models of queues, users, groups and limits, from which every query is computed again.
 
 `QueueModel` only stores the nodes of the cluster, and the queues that are not in the configuration: dynamic queues, and
 queues that have been removed from the configuration while they had applications. `UsageModel` only stores a list of

@@ -253,12 +253,11 @@ class RequestClasses:
             limit.add(found)
         self._close(limit)
 
-    def block_again(self) -> bool:
-        """Block the open classes that their limits deny now, and return whether there are any."""
-        full = [limit for limit in self._open if limit is not self._untested and not self._has_room(limit)]
-        for limit in full:
-            self._close(limit)
-        return bool(full)
+    def block_again(self) -> None:
+        """Block the open classes that their limits deny now."""
+        for limit in list(self._open):
+            if limit is not self._untested and not self._has_room(limit):
+                self._close(limit)
 
     def blocked_by_queues(self) -> Iterator[RequestClass]:
         """Yield the classes that limits of queues block."""
