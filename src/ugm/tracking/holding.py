@@ -106,16 +106,16 @@ def relink(index: dict[str, Holding], holding: Holding) -> None:
 
 
 def unlink(index: dict[str, Holding], holding: Holding) -> None:
-    """Remove a holding from an index."""
-    first = index[holding.application_id]
-    if first is not holding:
-        for other in with_siblings(first):
-            if other.sibling is holding:
-                other.sibling = holding.sibling
-    elif holding.sibling is None:
-        del index[holding.application_id]
-    else:
-        index[holding.application_id] = holding.sibling
+    """Remove a holding from an index, if it is listed there."""
+    first = index.get(holding.application_id)
+    if first is holding:
+        if holding.sibling is None:
+            del index[holding.application_id]
+        else:
+            index[holding.application_id] = holding.sibling
+    for other in with_siblings(first):
+        if other.sibling is holding:
+            other.sibling = holding.sibling
 
 
 #: Looking up a member of an enumeration costs more than comparing with it.
@@ -141,9 +141,8 @@ class OwnerUsageTree:
     holdings: dict[str, Holding]
     #: Canonical queue path to counter. Invariant: a counter exists exactly where a limit applies and something runs.
     counters: dict[str, Counter]
-    #: The groups chosen for applications of a user that have not been charged yet; None if there are no such choices.
-    #: Replaced as a whole, never changed in place.
-    group_choices: Mapping[str, Self | None] | None
+    #: The groups chosen for applications of a user, until they end. The holdings of a running one have its group.
+    group_choices: dict[str, Self | None]
     #: The epoch of `counters`.
     _epoch: Epoch
     #: The limits set by hand; None if there are none. They may have expired.
@@ -155,7 +154,7 @@ class OwnerUsageTree:
         self.active_limits = active_limits
         self.holdings = {}
         self.counters = {}
-        self.group_choices = None
+        self.group_choices = {}
         self._epoch = active_limits.epoch
         self._manual = None
 
@@ -250,10 +249,6 @@ class OwnerUsageTree:
                             counted.add(path)
                             counter.running += 1
 
-    def clear(self) -> None:
-        """Remove all holdings and counters, before they are listed again."""
-        self.holdings, self.counters = {}, {}
-
     def set_limit(self, queue_path: str, change: Callable[[Limit], Limit]) -> None:
         """Set a limit by hand until the next configuration is applied.
 
@@ -266,10 +261,9 @@ class OwnerUsageTree:
         self.refresh()
         counter = self.counters.get(queue_path)
         if self._manual is None or self._manual.revision is not self.active_limits.limits.revision:
-            self._manual = self.active_limits.begin_manual()
+            self._manual = ManualLimits(self.active_limits.limits.revision, {})
         limit = change(counter.limit if counter else Limit(Resource()))
-        # Trackers whose limits can be set by hand share them with no partition, whose queues name other resources.
-        self.active_limits.count_resources(limit.resources, in_use=self.active_limits.limited_names)
+        self.active_limits.count_resources(limit.resources)
         named = {self.name: limit} if limit.resources or limit.applications else {}
         self._manual.levels[queue_path] = Level(queue_path, named, None)
         self._recount()
@@ -288,29 +282,17 @@ class OwnerUsageTree:
 
     def has_group_choice(self, application_id: str) -> bool:
         """Return whether a group, or no group, has been chosen for an application."""
-        return application_id in self.holdings or application_id in (self.group_choices or ())
+        return application_id in self.holdings or application_id in self.group_choices
 
     def choose_group(self, application_id: str, group: Self | None) -> None:
         """Choose the group that an application will be charged to; the first choice counts."""
         if not self.has_group_choice(application_id):
-            self.group_choices = {**(self.group_choices or {}), application_id: group}
+            self.group_choices[application_id] = group
 
     def drop_group_choice(self, application_id: str) -> None:
-        """Remove the choice for an application that has been charged: its holding has the group now."""
-        if self.group_choices is not None and application_id in self.group_choices:
-            # If the start of the application is put back, the choice is needed for its next first usage.
-            self.active_limits.lock.changes.append((self.restore_group_choices, self.group_choices))
-            left = {name: group for name, group in self.group_choices.items() if name != application_id}
-            self.group_choices = left or None
-
-    def restore_group_choices(self, choices: Mapping[str, Self | None] | None) -> None:
-        """Undo `drop_group_choice`."""
-        self.group_choices = choices
-
-    def drop_stale_group_choices(self) -> None:
-        """Remove the choices for running applications, which an interruption may have left."""
-        left = {name: group for name, group in (self.group_choices or {}).items() if name not in self.holdings}
-        self.group_choices = left or None
+        """Remove the choice for an application that is about to end, if it runs in one queue only."""
+        if self.holdings[application_id].sibling is None:
+            self.group_choices.pop(application_id, None)
 
 
 #: ``vcore``, ``memory`` and the extended resources by name (None for none). One value, so that one assignment changes
@@ -367,6 +349,11 @@ class Holding:
     sibling: Holding | None = field(default=None, init=False)
 
     # Queries
+
+    @property
+    def trees(self) -> Sequence[OwnerUsageTree]:
+        """The trees that list the holding: those of the user and of the group."""
+        return (self.owner,) if self.group is None else (self.owner, self.group)
 
     def chain(self) -> list[Counter]:
         """Return every counter that the holding is, or would be, charged to, in the order of `checked`.
@@ -542,9 +529,8 @@ class Holding:
             if counter.running == 1:
                 counter.owner.counters[counter.queue_path] = counter
         self._connect(chain, enforced)
-        link(self.owner.holdings, self)
-        if self.group is not None:
-            link(self.group.holdings, self)
+        for tree in self.trees:
+            link(tree.holdings, self)
 
     def detach(self) -> None:
         """End the application in this queue. The holding is up to date, and everything has been refunded."""
@@ -552,26 +538,23 @@ class Holding:
             counter.running -= 1
             if not counter.running:
                 del counter.owner.counters[counter.queue_path]
-        unlink(self.owner.holdings, self)
-        if self.group is not None:
-            unlink(self.group.holdings, self)
+        for tree in self.trees:
+            unlink(tree.holdings, self)
         self.epoch = DETACHED
 
     # Putting back after an interruption. The counters are rebuilt after that.
 
     def undo_attach(self) -> None:
         """Undo that the holding was attached, or is about to be."""
-        for tree in (self.owner, self.group):
-            if tree is not None and self in with_siblings(tree.holdings.get(self.application_id)):
-                unlink(tree.holdings, self)
+        for tree in self.trees:
+            unlink(tree.holdings, self)
         self.epoch = DETACHED
 
     def undo_detach(self, amounts: Amounts) -> None:
         """Undo that the holding was detached, or is about to be."""
         self.amounts = amounts
-        for tree in (self.owner, self.group):
-            if tree is not None:
-                relink(tree.holdings, self)
+        for tree in self.trees:
+            relink(tree.holdings, self)
         self.invalidate()
 
 

@@ -24,7 +24,6 @@ from ugm.tracking.holding import (
     all_holdings,
     link,
     unlink,
-    with_siblings,
 )
 from ugm.tracking.limits import ActiveLimits
 
@@ -115,8 +114,8 @@ class HoldingIndex:
     def detached(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
         """Return a detached holding of an application that is not tracked, in the group that the limits select."""
         owner = self.users.get(user.name)
-        if owner is not None and owner.group_choices is not None and owner.has_group_choice(application_id):
-            chosen = owner.group_choices.get(application_id)
+        if owner is not None and application_id in owner.group_choices:
+            chosen = owner.group_choices[application_id]
             name = None if chosen is None else chosen.name
         else:
             name = self._active_limits.limits.groups.select_group(queue_path, user.groups)
@@ -125,11 +124,9 @@ class HoldingIndex:
     def detached_in_group(self, queue_path: str, application_id: str, user: UserGroup, name: str | None) -> Holding:
         """Return a detached holding of an application that is not tracked, in a given group or in none."""
         owner = self.users.get(user.name) or OwnerUsageTree(user.name, TrackingType.USER, self._active_limits)
-        group = (
-            None
-            if name is None
-            else self.groups.get(name) or OwnerUsageTree(name, TrackingType.GROUP, self._active_limits)
-        )
+        group = None
+        if name is not None:
+            group = self.groups.get(name) or OwnerUsageTree(name, TrackingType.GROUP, self._active_limits)
         return Holding(application_id, queue_path, owner, group, user)
 
     def trees(self) -> Iterator[OwnerUsageTree]:
@@ -152,15 +149,9 @@ class HoldingIndex:
         """List a holding that has been attached, and its trees."""
         link(self.holdings, holding)
         owner, group = holding.owner, holding.group
-        if self.users.setdefault(owner.name, owner).group_choices is not None:
-            owner.drop_group_choice(holding.application_id)
+        self.users.setdefault(owner.name, owner)
         if group is not None:
             self.groups.setdefault(group.name, group)
-
-    def forget(self, holding: Holding) -> None:
-        """Put back that a holding was added, or is about to be. Indexes and counters are rebuilt after that."""
-        if holding in with_siblings(self.holdings.get(holding.application_id)):
-            unlink(self.holdings, holding)
 
     def end(self, holding: Holding, vector: RequestVector | None = None) -> None:
         """End an application in the queue of a holding, and refund *vector*, which is everything that it holds."""
@@ -182,32 +173,15 @@ class HoldingIndex:
 
     def rebuild(self) -> None:
         """List everything that follows from `holdings` again. Counters are summed up on their next use."""
-        for listed in (*self.users.values(), *self.groups.values()):
-            listed.clear()
-        for holding in all_holdings(self.holdings):
-            holding.owner.clear()
-            if holding.group is not None:
-                holding.group.clear()
-        users: dict[str, OwnerUsageTree] = {}
-        groups: dict[str, OwnerUsageTree] = {}
+        for tree in {*self.trees(), *(tree for one in all_holdings(self.holdings) for tree in one.trees)}:
+            tree.holdings = {}
+        self.users.clear()
+        self.groups.clear()
         for holding in all_holdings(self.holdings):
             holding.invalidate()
-            for tree, listing in ((holding.owner, users), (holding.group, groups)):
-                if tree is not None:
-                    tree.holdings.setdefault(holding.application_id, self.holdings[holding.application_id])
-                    listing[tree.name] = tree
-        for user in users.values():
-            user.drop_stale_group_choices()
-        # Last: if the rebuild is interrupted, the next one must still find all trees that a program may hold.
-        _replace(self.users, users)
-        _replace(self.groups, groups)
-
-
-def _replace(listing: dict[str, OwnerUsageTree], items: dict[str, OwnerUsageTree]) -> None:
-    """Make a listing equal to *items* without removing one of them in between."""
-    listing.update(items)
-    for name in [name for name in listing if name not in items]:
-        del listing[name]
+            for tree in holding.trees:
+                tree.holdings.setdefault(holding.application_id, self.holdings[holding.application_id])
+                (self.users if tree is holding.owner else self.groups)[tree.name] = tree
 
 
 #: The order in which violations are reported.
@@ -237,10 +211,6 @@ class BatchCharge:
     _applications: dict[tuple[Owner, str], set[tuple[str, str]]] = field(default_factory=dict, init=False)
     #: The charges, and whether each of them started the application in its queue.
     _charged: list[tuple[Holding, RequestVector, bool]] = field(default_factory=list, init=False)
-    #: The group choices of a user before one of its applications was started.
-    _choices: list[tuple[OwnerUsageTree, Mapping[str, OwnerUsageTree | None] | None]] = field(
-        default_factory=list, init=False
-    )
     #: The limits that denied one of the requests after those before it had been charged.
     _short: set[_LimitKey] = field(default_factory=set, init=False)
 
@@ -262,10 +232,7 @@ class BatchCharge:
         if self.changes is not None:
             self.changes.append((setattr, holding, "amounts", holding.amounts))
             if is_new:
-                self.changes.append((self._index.forget, holding))
-        user = self._index.users.get(holding.owner.name)
-        if is_new and user is not None:
-            self._choices.append((user, user.group_choices))
+                self.changes.append((unlink, self._index.holdings, holding))
         self._index.charge(holding, vector)
         self._charged.append((holding, vector, is_new))
 
@@ -299,8 +266,6 @@ class BatchCharge:
             holding.try_refund(vector)
             if is_new:
                 self._index.end(holding)
-        for user, choices in reversed(self._choices):
-            user.restore_group_choices(choices)
 
 
 def _batch_violations(counter: Counter, requested: Mapping[str | None, int], applications: int) -> Iterator[Violation]:

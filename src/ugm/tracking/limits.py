@@ -15,10 +15,9 @@ interpretation".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple, Self, TypeVar, final
-from weakref import WeakSet
 
 from ugm.configuration import Extensions, LimitConfig, PartitionConfig
 from ugm.configuration.resource_names import (
@@ -165,26 +164,25 @@ class Limits:
         for place, name in unlisted_resources(partition):
             raise RequestError("config", ".".join(map(str, place)), unlisted(name, partition.ugm.resources))
         for path, queue in partition.root.walk():
-            entries = [(entry, f"{path} limits[{index}]") for index, entry in enumerate(queue.limits)]
-            if named := _named(((place, entry.users, entry) for entry, place in entries)):
+            if named := _named(path, queue.limits, lambda entry: entry.users):
                 fallback = named.pop(WILDCARD, None)
                 users[path] = Level(path, named, fallback)
-            if named := _named(((place, entry.groups, entry) for entry, place in entries)):
+            if named := _named(path, queue.limits, lambda entry: entry.groups):
                 groups[path] = Level(path, named, None)
         return cls(users, groups, partition.ugm)
 
 
-def _named(entries: Iterable[tuple[str, Sequence[str], LimitConfig]]) -> dict[str, Limit]:
+def _named(
+    path: str, entries: Iterable[LimitConfig], names_of: Callable[[LimitConfig], Sequence[str]]
+) -> dict[str, Limit]:
     """Return the limit of every name. The first of several entries for a name counts."""
     found: dict[str, Limit] = {}
-    for place, names, entry in entries:
-        limits: dict[bool, Limit] = {}
-        for name in names:
-            wildcard = name == WILDCARD
-            if wildcard not in limits:
-                resources = checked_limit("max_resources", entry.max_resources)
-                limits[wildcard] = Limit(resources, entry.max_applications, wildcard=wildcard, place=place)
-            found.setdefault(name, limits[wildcard])
+    for index, entry in enumerate(entries):
+        terms = checked_limit("max_resources", entry.max_resources), entry.max_applications
+        # The names share the limits, which may be many.
+        limits = [Limit(*terms, wildcard=wildcard, place=f"{path} limits[{index}]") for wildcard in (False, True)]
+        for name in names_of(entry):
+            found.setdefault(name, limits[name == WILDCARD])
     return found
 
 
@@ -224,26 +222,13 @@ class Epoch:
         self.layout: Final = layout
 
 
-@final
-class ManualLimits:
-    """The limits of one user or group that were set by hand, which expire with the configuration.
+class ManualLimits(NamedTuple):
+    """The limits of one user or group that were set by hand, which expire with the configuration."""
 
-    Args:
-        revision: that of the configuration in force.
-    """
-
-    __slots__ = ("__weakref__", "levels", "revision")
-
-    def __init__(self, revision: object) -> None:
-        self.revision: Final = revision
-        #: By canonical queue path.
-        self.levels: Final[dict[str, Level]] = {}
-
-    def names(self) -> Iterator[str]:
-        """Yield the resources that some limit names."""
-        for level in self.levels.values():
-            for limit in level.all_limits().values():
-                yield from limit.resources
+    #: That of the configuration in force.
+    revision: object
+    #: By canonical queue path.
+    levels: dict[str, Level]
 
 
 @final
@@ -258,7 +243,7 @@ class ActiveLimits:
         managed: whether the trackers belong to a manager, so that programs must not charge them directly.
     """
 
-    __slots__ = ("_by_hand", "_canonical", "epoch", "limits", "lock", "managed", "request_names", "user_limits_win")
+    __slots__ = ("_canonical", "epoch", "limits", "lock", "managed", "request_names", "user_limits_win")
 
     def __init__(
         self,
@@ -275,8 +260,6 @@ class ActiveLimits:
         self.epoch: Epoch = Epoch(self._layout(self.limits.names))
         self.user_limits_win: Final = user_limits_win
         self.managed: Final = managed
-        #: The limits set by hand of all trackers that still exist.
-        self._by_hand: Final[WeakSet[ManualLimits]] = WeakSet()
         #: The lock of the engine: every public operation of the partition, manager or tracker holds it. The lock has
         #: the same epoch as the limits, so it notices if an operation replaces the limits and is then interrupted.
         self.lock: Final = lock or EngineLock()
@@ -345,19 +328,6 @@ class ActiveLimits:
             return False
         self._begin(epoch)
         return True
-
-    def begin_manual(self) -> ManualLimits:
-        """Return the limits of a user or group that sets its first one by hand under this configuration."""
-        manual = ManualLimits(self.limits.revision)
-        self._by_hand.add(manual)
-        return manual
-
-    def limited_names(self) -> Iterator[str]:
-        """Yield the resources that a limit of the configuration or one set by hand names."""
-        yield from self.limits.names
-        for manual in self._by_hand:
-            if manual.revision is self.limits.revision:
-                yield from manual.names()
 
     def names_to_keep(self, in_use: Callable[[], Iterable[str]]) -> Iterable[str]:
         """Return the resources to keep in the layout: all of them, or those in use if most are unused."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal, NamedTuple, Protocol, TypeVar, final, runtime_checkable
+from typing import Final, Literal, NamedTuple, Protocol, final, runtime_checkable
 
 from ugm.arguments import require_group_limits, require_name, require_request, require_user, require_vector
 from ugm.configuration import PartitionConfig
@@ -117,8 +117,6 @@ def _counter_findings(tree: OwnerUsageTree) -> Iterator[str]:
                 yield f"counts {used} {name or 'applications'} in {path}, but its applications hold {due[name]}"
 
 
-A = TypeVar("A")
-T = TypeVar("T")
 _LOGGER: Final = logging.getLogger(__name__)
 #: The request of an application that only starts.
 _NOTHING: Final = Resource()
@@ -318,6 +316,7 @@ class Manager:
         if ends:
             # Everything is refunded, as one change.
             holding.require_held(vector, everything=True)
+            holding.owner.drop_group_choice(application_id)
             self._index.end(holding, vector)
         elif not holding.try_refund(vector):
             holding.require_held(vector)

@@ -268,15 +268,12 @@ class _Tracker:
             tree.active_limits.lock.changes.append((holding.undo_attach,))
         else:
             holding.refresh()
-        is_charged = not holding.admit(vector)
-        if is_charged:
-            tree.drop_group_choice(application_id)
-        return is_charged
+        return not holding.admit(vector)
 
     def _group_of(self, application_id: str) -> OwnerUsageTree | None:
         """Return the group that an application is, or would be, charged to."""
         running = self._tree.holdings.get(application_id)
-        return running.group if running is not None else (self._tree.group_choices or {}).get(application_id)
+        return self._tree.group_choices.get(application_id) if running is None else running.group
 
     def decrease_resource(
         self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool = False
@@ -304,6 +301,7 @@ class _Tracker:
         holding.refresh()
         holding.require_held(vector, everything=remove_app)
         if remove_app:
+            tree.drop_group_choice(application_id)
             tree.active_limits.lock.changes.append((holding.undo_detach, holding.amounts))
         holding.try_refund(vector)
         if remove_app:
