@@ -10,20 +10,23 @@ amount, and begins the current one.
 
 Amounts are integers. If the weights of a budget are fractions, all amounts are multiplied by `RenewalTerms.scale`.
 
+Before the amount of a budget changes, the periods of all its accounts that have ended are closed. So the open period of
+every account has the amount that is in force.
+
 Invariants: the rate is the sum of the charged claims. Over the claims in `_ending`, `promised` is the sum of their
 amounts, and `weighted_ends` the sum of their amounts times ends. An end that has passed leaves both sums before they
 are read.
 
-The cost: a charge takes time proportional to the logarithm of the number of different promised ends.
+The cost: a charge finds its promised end by bisection, and moves the earlier ends within a list.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from fractions import Fraction
-from heapq import heapify, heappop, heappush
 from math import inf, lcm
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.budgets.budget import Budget, BudgetMode, Calendar, Carry, calendar_of, date_text, duration_text
@@ -41,6 +44,10 @@ __all__ = ["Account", "BudgetViolation", "History", "Outlook", "RenewalTerms"]
 History: TypeAlias = tuple[int, int, int, int, int]
 
 
+#: The properties of a budget that must not change if its accounts continue.
+_IDENTITY: Final = attrgetter("name", "scope", "owner", "queue", "period", "zone", "weights")
+
+
 @final
 class RenewalTerms:
     """The terms of a budget for one of its resources, which its accounts share.
@@ -53,8 +60,8 @@ class RenewalTerms:
 
     #: The history of an account without usage, at the beginning of the budget or later.
     origin: History
-    #: The seconds at which the amount has changed, and the amount from each of them on.
-    schedule: tuple[tuple[int, ...], tuple[int, ...]]
+    #: The amount in force, scaled.
+    amount: int
 
     def __init__(self, budget: Budget, resource: str, start: int) -> None:
         self.budget: Final = budget
@@ -68,8 +75,8 @@ class RenewalTerms:
         self.carry: Final = budget.carry
         self.calendar: Final[Calendar] = calendar_of(budget.period, budget.zone)
         self._cap: Final = budget.cap.get(resource, 0) * self.scale
+        self.amount = budget.amounts[resource] * self.scale
         self.begin(self.calendar.index(start), 0)
-        self.schedule = (start,), (budget.amounts.get(resource, 0) * self.scale,)
 
     # Changes
 
@@ -77,36 +84,18 @@ class RenewalTerms:
         """Set the origin: the first period, and what was carried over into it."""
         self.origin = period, self.calendar.end(period), 0, 0, bonus
 
-    def changed(self, amount: int, now: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the schedule with another amount from a second on."""
-        times, amounts = self.schedule
-        kept = len(times) - 1 if times[-1] == now else len(times)
-        return (*times[:kept], now), (*amounts[:kept], amount * self.scale)
-
     def continues(self, old: RenewalTerms) -> bool:
         """Return whether accounts of other terms can continue with these."""
-        return _identity(self.budget) == _identity(old.budget)
+        return _IDENTITY(self.budget) == _IDENTITY(old.budget)
 
     def continue_from(self, old: RenewalTerms, now: int) -> None:
         """Continue other terms. A budget with another amount changes it now."""
         # All periods up to now are closed with the old terms.
         self.origin = old.opened(now)
-        self.schedule = old.schedule
-        amount = self.budget.amounts[self.resource]
-        if amount != old.budget.amounts[self.resource]:
-            self.schedule = self.changed(amount, now)
+        if self.budget.amounts[self.resource] == old.budget.amounts[self.resource]:
+            self.amount = old.amount
 
     # Amounts
-
-    @property
-    def amount(self) -> int:
-        """The amount in force."""
-        return self.schedule[1][-1]
-
-    def _before(self, end: int) -> int:
-        """Return the amount in the last second before another."""
-        times, amounts = self.schedule
-        return amounts[max(bisect_left(times, end) - 1, 0)]
 
     def wanted(self, amounts: Mapping[str, int]) -> int:
         """Return what a usage takes in each second."""
@@ -141,13 +130,12 @@ class RenewalTerms:
         period, end, spent, rate, bonus = history
         calendar = self.calendar
         while end <= now:
-            bonus = self._carried(self._before(end) + bonus - spent - rate * end)
+            bonus = self._carried(self.amount + bonus - spent - rate * end)
             period, begin = period + 1, end
-            if not rate or self.carry is Carry.NONE:
-                last = calendar.index(now)
-                bonus = self._carried_idle(bonus, period, last)
-                if last > period:
-                    period, begin = last, calendar.start(last)
+            last = calendar.index(now)
+            if last > period and (not rate or self.carry is Carry.NONE):
+                bonus = self._carried(bonus + (last - period) * self.amount)
+                period, begin = last, calendar.start(last)
             spent, end = -rate * begin, calendar.end(period)
         return period, end, spent, rate, bonus
 
@@ -155,26 +143,6 @@ class RenewalTerms:
         if self.carry is Carry.NONE or left <= 0:
             return 0
         return left if self.carry is Carry.ALL else min(left, self._cap)
-
-    def _carried_idle(self, carry: int, first: int, last: int) -> int:
-        """Return the carry-over after the periods from *first* up to *last*, without usage in them."""
-        if self.carry is Carry.NONE:
-            return 0
-        times, _ = self.schedule
-        while first < last:
-            end = self.calendar.end(first)
-            changed = bisect_left(times, end)
-            # All periods before the one in which the amount changes next close with the same amount.
-            stop = self.calendar.index(times[changed]) if changed < len(times) else last
-            count = min(max(stop, first + 1), last) - first
-            carry = self._carried(carry + count * self._before(end))
-            first += count
-        return carry
-
-
-def _identity(budget: Budget) -> tuple[object, ...]:
-    """Return the properties that must not change if the accounts of a budget continue."""
-    return budget.name, budget.scope, budget.owner, budget.queue, budget.period, budget.zone, dict(budget.weights)
 
 
 class Outlook(NamedTuple):
@@ -213,22 +181,16 @@ class BudgetViolation(Violation):
     _outlook: Outlook | None
 
     @classmethod
-    def of(
-        cls,
-        owner: tuple[str, str, str],
-        resource: str,
-        amounts: tuple[int, int, int],
-        outlook: Outlook | None,
-    ) -> BudgetViolation:
+    def of(cls, account: Account, amounts: tuple[int, int, int], outlook: Outlook | None) -> BudgetViolation:
         """Return a violation.
 
         Args:
-            owner: the name and the queue of the budget, and the owner of the account.
-            resource: the resource.
+            account: the account.
             amounts: the limit, the used and the requested amount.
             outlook: what happens if the claim waits.
         """
-        made = cls(BUDGET, *owner, resource, *amounts)
+        budget = account.terms.budget
+        made = cls(BUDGET, budget.name, budget.queue, account.owner, account.terms.resource, *amounts)
         made._outlook = outlook
         return made
 
@@ -249,10 +211,6 @@ class BudgetViolation(Violation):
         return f"{requested} {unit} requested, {used} of {limit} used or promised; {self._outlook}"
 
 
-#: The heap is not rebuilt for fewer withdrawn ends than this.
-_FEW: Final = 16
-
-
 @final
 class Account:
     """The account of one owner for one resource of a budget.
@@ -263,18 +221,16 @@ class Account:
         now: the time, in seconds.
     """
 
-    __slots__ = ("_ending", "_ends", "_last", "history", "owner", "promised", "terms", "weighted_ends")
+    __slots__ = ("_ending", "_ends", "history", "owner", "promised", "terms", "weighted_ends")
 
     history: History
     #: The sums of the amounts, and of amounts times ends, of the promised ends.
     promised: int
     weighted_ends: int
-    #: A heap of promised ends, which may contain withdrawn ones.
-    _ends: list[int]
     #: The sum of the amounts of the claims by their promised end. No amount is 0.
     _ending: dict[int, int]
-    #: The last promised end, unless it was withdrawn.
-    _last: int
+    #: The negated promised ends in ascending order, so that the first one that passes is the last element.
+    _ends: list[int]
 
     def __init__(self, terms: RenewalTerms, owner: str, now: int) -> None:
         self.terms: Final = terms
@@ -285,49 +241,37 @@ class Account:
     def clear_promises(self) -> None:
         """Forget all promised ends."""
         self.promised = self.weighted_ends = 0
-        self._ends, self._ending, self._last = [], {}, 0
+        self._ends, self._ending = [], {}
 
     # Changes
 
     def add(self, wanted: int, until: int | None, now: int) -> None:
         """Count a claim from now on, or no longer if *wanted* is negative."""
-        period, end, spent, rate, bonus = self._close_periods(now)
+        period, end, spent, rate, bonus = self.close_periods(now)
         self.history = period, end, spent - wanted * now, rate + wanted, bonus
         if until is None or until <= now:
             return
         self.promised += wanted
         self.weighted_ends += wanted * until
-        ending = self._ending
-        if until not in ending:
-            ending[until] = wanted
-            heappush(self._ends, until)
-            self._last = max(self._last, until)
-        elif amount := ending[until] + wanted:
-            ending[until] = amount
-        else:
-            self._forget(until)
-
-    def _forget(self, until: int) -> None:
-        """Forget an end, which stays in the heap until it has passed or half of the heap is withdrawn."""
-        del self._ending[until]
-        if len(self._ends) > 2 * len(self._ending) + _FEW:
-            self._ends = list(self._ending)
-            heapify(self._ends)
+        if until not in self._ending:
+            insort(self._ends, -until)
+        amount = self._ending[until] = self._ending.get(until, 0) + wanted
+        if not amount:
+            del self._ending[until]
+            del self._ends[bisect_left(self._ends, -until)]
 
     def refilled(self, amount: int, now: int) -> History:
         """Return the history with a higher limit of the current period."""
-        period, end, spent, rate, bonus = self._close_periods(now)
+        period, end, spent, rate, bonus = self.close_periods(now)
         return period, end, spent, rate, bonus + amount
 
     def stop(self, now: int) -> None:
         """Forget all claims; what they have used stays settled."""
-        period, end, spent, rate, bonus = self._close_periods(now)
-        self.history = period, end, spent + rate * now, 0, bonus
-        self.clear_promises()
+        self.resume(*self.past(now))
 
     def past(self, now: int) -> tuple[int, int, int]:
         """Return the period, the settled usage, and what was carried over and refilled, for `resume`."""
-        period, _, spent, rate, bonus = self._close_periods(now)
+        period, _, spent, rate, bonus = self.close_periods(now)
         return period, spent + rate * now, bonus
 
     def resume(self, period: int, settled: int, bonus: int) -> None:
@@ -337,7 +281,7 @@ class Account:
 
     # Reading
 
-    def _close_periods(self, now: int) -> History:
+    def close_periods(self, now: int) -> History:
         """Close all periods that have ended, and return the history."""
         history = self.history
         if history[1] <= now:
@@ -361,14 +305,14 @@ class Account:
 
     def left(self, now: int) -> int:
         """Return the limit less the settled usage."""
-        _, _, spent, rate, bonus = self._close_periods(now)
+        _, _, spent, rate, bonus = self.close_periods(now)
         return self.terms.amount + bonus - spent - rate * now
 
     def committed(self, now: int) -> int:
         """Return the amounts promised from now on."""
-        while self._ends and self._ends[0] <= now:
-            until = heappop(self._ends)
-            amount = self._ending.pop(until, 0)
+        while self._ends and -self._ends[-1] <= now:
+            until = -self._ends.pop()
+            amount = self._ending.pop(until)
             self.promised -= amount
             self.weighted_ends -= amount * until
         return self.weighted_ends - self.promised * now
@@ -385,7 +329,7 @@ class Account:
         if not wanted:
             return None
         if self.terms.is_safe and until is None:
-            return self._unpromised()
+            return BudgetViolation.of(self, (0, 0, 0), None)
         left, requested = self.left(now), self.promise(wanted, until, now)
         if left > 0 and (not self.terms.is_safe or requested + self.committed(now) <= left):
             return None
@@ -403,13 +347,9 @@ class Account:
         denial = self._denial(promised, self.left(now), now)
         return None if denial.can_wait else denial
 
-    def _unpromised(self) -> BudgetViolation:
-        budget, resource = self.terms.budget, self.terms.resource
-        return BudgetViolation.of((budget.name, budget.queue, self.owner), resource, (0, 0, 0), None)
-
     def _denial(self, requested: int, left: int, now: int) -> BudgetViolation:
         terms = self.terms
-        budget, scale, top = terms.budget, terms.scale, terms.top(left)
+        scale, top = terms.scale, terms.top(left)
         limit, end = self._limit_and_end()
         # Rounded so that no denial looks as if the request fitted.
         used = -(-(limit - left + self.committed(now)) // scale)
@@ -417,23 +357,13 @@ class Account:
         fits_without = self.promised > 0 and left > 0 and requested <= left
         outlook = Outlook(
             top > 0 and (not terms.is_safe or requested <= top),
-            self._last_end() - now if fits_without else None,
+            -self._ends[0] - now if fits_without else None,
             None if end == NEVER else end,
-            budget.zone,
+            terms.budget.zone,
         )
-        return BudgetViolation.of((budget.name, budget.queue, self.owner), terms.resource, amounts, outlook)
-
-    def _last_end(self) -> int:
-        """Return the last promised end. It is searched only if the last one was withdrawn."""
-        if self._last not in self._ending:
-            self._last = max(self._ending)
-        return self._last
+        return BudgetViolation.of(self, amounts, outlook)
 
     # Reports
-
-    def differs(self, new: History, now: int) -> bool:
-        """Return whether the account differs from one with the history *new* and without claims."""
-        return self._close_periods(now) != new or self.committed(now) != 0
 
     def state(self, now: int) -> AccountState:
         """Return the account at a given time."""

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias, final
 
 from ugm.arguments import require_mapping, require_name, require_resource
-from ugm.configuration.schedules import DAY, EPOCH, LAST_DAY, NEVER, local_day, local_second, zone_of
+from ugm.configuration.schedules import DAY, EPOCH, LAST_DAY, local_day, local_second, zone_of
 from ugm.errors import RequestError
 from ugm.identity import ROOT, WILDCARD, canonical_path, is_below
 from ugm.model import Claim, Period, Scope
@@ -67,33 +67,12 @@ class Calendar:
         return index + 1 if second >= self.end(index) else index
 
     def start(self, index: int) -> int:
-        """Return the first second of a period; `NEVER` after the year 9999."""
+        """Return the first second of a period; `ugm.configuration.schedules.NEVER` after the year 9999."""
         return local_second(self._first_day(index), self._zone)
 
     def end(self, index: int) -> int:
         """Return the first second of the next period."""
         return self.start(index + 1)
-
-
-@final
-class _Forever(Calendar):
-    """One period without an end."""
-
-    def index(self, second: int) -> int:  # noqa: ARG002 - there is one period
-        return 0
-
-    def start(self, index: int) -> int:
-        return -NEVER if index <= 0 else NEVER
-
-
-def _months(zone: tzinfo, length: int) -> Calendar:
-    """Return periods of some months each."""
-
-    def first_day(index: int) -> int:
-        year, month = divmod(index * length, _MONTHS)
-        return date(year, month + 1, 1).toordinal() if year <= date.max.year else LAST_DAY + 1
-
-    return Calendar(zone, lambda day: (day.year * _MONTHS + day.month - 1) // length, first_day)
 
 
 @lru_cache(maxsize=256)
@@ -105,13 +84,20 @@ def calendar_of(period: Period, zone: str) -> Calendar:
     """
     found = zone_of(zone)
     if period is Period.NONE:
-        return _Forever(found, date.toordinal, int)
+        # One period, which is followed by one after the last day.
+        return Calendar(found, lambda _: 0, lambda index: LAST_DAY + 1 if index > 0 else 1)
     if period is Period.DAY:
         return Calendar(found, lambda day: day.toordinal() - EPOCH, lambda index: EPOCH + index)
     if period is Period.WEEK:
         first = EPOCH - _WEEKDAY
         return Calendar(found, lambda day: (day.toordinal() - first) // 7, lambda index: first + 7 * index)
-    return _months(found, {Period.MONTH: 1, Period.QUARTER: 3, Period.YEAR: _MONTHS}[period])
+    length = {Period.MONTH: 1, Period.QUARTER: 3, Period.YEAR: _MONTHS}[period]
+
+    def first_day(index: int) -> int:
+        year, month = divmod(index * length, _MONTHS)
+        return date(year, month + 1, 1).toordinal() if year <= date.max.year else LAST_DAY + 1
+
+    return Calendar(found, lambda day: (day.year * _MONTHS + day.month - 1) // length, first_day)
 
 
 def date_text(day: date) -> str:
@@ -269,10 +255,11 @@ class Coverage:
         self._chains: Final = dict(chains)
         #: Whether the owners depend on more than the user and the queue of a claim.
         self.depends_on_claim: Final = bool(chains)
-        #: The users and the groups that budgets of a queue name.
-        self._users: Final = _named(budgets, Scope.USER)
-        self._groups: Final = _named(budgets, Scope.GROUP)
+        #: The owners that budgets of a scope and a queue name.
+        self._named: Final[dict[tuple[Scope, str], set[str]]] = {}
         for budget in budgets:
+            if budget.owner != WILDCARD:
+                self._named.setdefault((budget.scope, budget.queue), set()).add(budget.owner)
             if budget.scope in (Scope.ELASTIC_GROUP, Scope.QUOTA_NODE) and budget.scope not in chains:
                 reason = f"a function that returns the {budget.scope}s of a claim is needed"
                 raise RequestError("budgets", budget.name, reason)
@@ -281,34 +268,22 @@ class Coverage:
         """Yield each budget that covers a claim, with the owner of its account, in the order of the budgets."""
         chains = {scope: frozenset(find(claim)) for scope, find in self._chains.items()}
         for budget in self._budgets:
-            if not is_below(claim.queue_path, budget.queue):
-                continue
-            owner = self._owner(budget, claim, chains)
+            owner = self._owner(budget, claim, chains) if is_below(claim.queue_path, budget.queue) else None
             if owner is not None:
                 yield budget, owner
 
     def _owner(self, budget: Budget, claim: Claim, chains: Mapping[Scope, frozenset[str]]) -> str | None:
+        named, groups = self._named.get((budget.scope, budget.queue), ()), claim.user.groups
         match budget.scope:
             case Scope.USER:
                 name = claim.user.name
-                is_rest = budget.owner == WILDCARD and name not in self._users.get(budget.queue, ())
+                is_rest = budget.owner == WILDCARD and name not in named
                 return name if is_rest or budget.owner == name else None
             case Scope.GROUP:
-                return budget.owner if budget.owner == self._group(budget.queue, claim.user.groups) else None
+                # A claim counts for the first of its groups that a budget names.
+                counted = next((group for group in groups if group in named), WILDCARD if groups else None)
+                return budget.owner if budget.owner == counted else None
             case Scope.QUEUE:
                 return budget.queue
             case scope:
                 return budget.owner if budget.owner in chains[scope] else None
-
-    def _group(self, queue_path: str, groups: tuple[str, ...]) -> str | None:
-        """Return the group for which a claim counts in a queue: the first that a budget names, or the wildcard."""
-        named = self._groups.get(queue_path, frozenset())
-        return next((group for group in groups if group in named), WILDCARD if groups else None)
-
-
-def _named(budgets: Iterable[Budget], scope: Scope) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    for budget in budgets:
-        if budget.scope is scope and budget.owner != WILDCARD:
-            found.setdefault(budget.queue, set()).add(budget.owner)
-    return {queue_path: frozenset(names) for queue_path, names in found.items()}

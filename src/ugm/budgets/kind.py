@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 from ugm._json_values import JsonMapping
@@ -92,8 +92,8 @@ class _BudgetKind(ModelKind):
         """Yield the violations of the rules of budgets."""
         yield from _names_differ(config.ugm.budgets)
         for at, budget in enumerate(config.ugm.budgets):
-            for rule in _RULES:
-                yield from rule(budget, (*_BUDGETS, at))
+            for rule in (_limits_something, _has_one_owner, _names_what_exists, _carries_over_periods):
+                yield from (finding.below((*_BUDGETS, at)) for finding in rule(budget))
         yield from _budget_groups_exist(config)
 
     def uses(self, state: JsonMapping) -> Iterator[ReportedUse]:
@@ -127,48 +127,50 @@ def _names_differ(budgets: Iterable[BudgetConfig]) -> Iterator[Finding]:
             yield Finding(place, "budget-name-duplicate", message, (place, (*_BUDGETS, first[name], "name")))
 
 
-def _budgets_limit_something(budget: BudgetConfig, path: Path) -> Iterator[Finding]:
+# The rules for each budget by itself. Paths start at the budget.
+
+
+def _limits_something(budget: BudgetConfig) -> Iterator[Finding]:
     """A budget limits at least one resource, and with weights exactly one number."""
-    place = (*path, "amounts")
+    amounts: Path = ("amounts",)
     if not budget.amounts:
-        yield Finding(place, "budget-amounts-missing", "the budget limits no resource", (path,))
+        yield Finding(amounts, "budget-amounts-missing", "the budget limits no resource", ((),))
     elif budget.weights and len(budget.amounts) > 1:
         message = f"a budget with weights limits one number, not {len(budget.amounts)}"
-        yield Finding(place, "budget-weights-amounts", message, (place, (*path, "weights")))
+        yield Finding(amounts, "budget-weights-amounts", message, (amounts, ("weights",)))
 
 
-def _budgets_have_one_owner(budget: BudgetConfig, path: Path) -> Iterator[Finding]:
+def _has_one_owner(budget: BudgetConfig) -> Iterator[Finding]:
     """A budget belongs to a user, a group, an elastic group, a quota node or a queue."""
-    owners = [field for field in _OWNERS if getattr(budget, field)]
-    for field in owners[1:]:
-        message = f"the budget has several owners: {' and '.join(map(_key, owners))} (allowed: one)"
-        places = tuple((*path, _key(each)) for each in owners)
-        yield Finding((*path, _key(field)), "budget-owner-several", message, places)
-    for field in owners[:1]:
-        if not is_name(getattr(budget, field)):
-            message = f"the owner of the budget is not a name (allowed: 1 to {MAX_NAME} characters)"
-            yield Finding((*path, _key(field)), "budget-owner-invalid", message)
+    owners = {field.replace("_", ""): getattr(budget, field) for field in _OWNERS if getattr(budget, field)}
+    keys = [*owners]
+    for key in keys[1:]:
+        message = f"the budget has several owners: {' and '.join(keys)} (allowed: one)"
+        yield Finding((key,), "budget-owner-several", message, tuple((each,) for each in keys))
+    if keys and not is_name(owners[keys[0]]):
+        message = f"the owner of the budget is not a name (allowed: 1 to {MAX_NAME} characters)"
+        yield Finding((keys[0],), "budget-owner-invalid", message)
 
 
-def _key(field: str) -> str:
-    return field.replace("_", "")
-
-
-def _budget_queues_are_paths(budget: BudgetConfig, path: Path) -> Iterator[Finding]:
-    """The queue of a budget is a queue path. The queue need not exist yet."""
+def _names_what_exists(budget: BudgetConfig) -> Iterator[Finding]:
+    """The queue of a budget is a queue path, and its time zone exists. The queue need not exist yet."""
     try:
         canonical_path(budget.queue)
     except RequestError as error:
         message = f"{quote(budget.queue)} is not a queue path: {error.reason}"
-        yield Finding((*path, "queue"), "budget-queue-invalid", message)
+        yield Finding(("queue",), "budget-queue-invalid", message)
+    try:
+        zone_of(budget.zone)
+    except RequestError:
+        yield Finding(("zone",), "budget-zone-unknown", f"there is no time zone {quote(budget.zone)}")
 
 
-def _budgets_carry_over_periods(budget: BudgetConfig, path: Path) -> Iterator[Finding]:
+def _carries_over_periods(budget: BudgetConfig) -> Iterator[Finding]:
     """Only a budget with a period carries something over, and only up to a cap if it has one."""
-    carry, cap = (*path, "carry"), (*path, "cap")
+    carry, cap = ("carry",), ("cap",)
     if budget.carry != "none" and budget.period == "none":
         message = "the budget carries over, but has no period"
-        yield Finding(carry, "budget-carry-without-period", message, (carry, (*path, "period")))
+        yield Finding(carry, "budget-carry-without-period", message, (carry, ("period",)))
     if budget.carry == "capped" and not budget.cap:
         message = "the budget carries over up to a cap, but sets no cap"
         yield Finding(cap, "budget-cap-missing", message, (carry, cap))
@@ -178,16 +180,7 @@ def _budgets_carry_over_periods(budget: BudgetConfig, path: Path) -> Iterator[Fi
     for name in budget.cap:
         if name not in budget.amounts:
             message = f"the budget does not limit {quote(name)}"
-            yield Finding((*cap, name), "budget-cap-unused", message, (cap, (*path, "amounts")))
-
-
-def _budget_zones_exist(budget: BudgetConfig, path: Path) -> Iterator[Finding]:
-    """The time zone of a budget is in the database of time zones."""
-    try:
-        zone_of(budget.zone)
-    except RequestError:
-        message = f"there is no time zone {quote(budget.zone)}"
-        yield Finding((*path, "zone"), "budget-zone-unknown", message)
+            yield Finding(("cap", name), "budget-cap-unused", message, (cap, ("amounts",)))
 
 
 def _budget_groups_exist(config: PartitionConfig) -> Iterator[Finding]:
@@ -195,24 +188,12 @@ def _budget_groups_exist(config: PartitionConfig) -> Iterator[Finding]:
     extensions = config.ugm
     groups = set() if extensions.elastic is None else {group.name for group in extensions.elastic.groups}
     nodes = {f"{one.tree.name}/{node.name}" for one in extensions.quota_trees for node in one.tree.nodes}
-    declared = ("ugm", "elastic"), ("ugm", "quotatrees")
     for at, budget in enumerate(extensions.budgets):
-        path = (*_BUDGETS, at)
         if budget.elastic_group and budget.elastic_group not in groups:
-            place = (*path, "elasticgroup")
+            place: Path = (*_BUDGETS, at, "elasticgroup")
             message = f"there is no elastic group {quote(budget.elastic_group)}"
-            yield Finding(place, "budget-group-unknown", message, (place, declared[0]))
+            yield Finding(place, "budget-group-unknown", message, (place, ("ugm", "elastic")))
         if budget.quota_node and budget.quota_node not in nodes:
-            place = (*path, "quotanode")
+            place = (*_BUDGETS, at, "quotanode")
             message = f"there is no quota node {quote(budget.quota_node)} (expected: tree/node)"
-            yield Finding(place, "budget-node-unknown", message, (place, declared[1]))
-
-
-#: The rules for each budget by itself.
-_RULES: Final[tuple[Callable[[BudgetConfig, Path], Iterator[Finding]], ...]] = (
-    _budgets_limit_something,
-    _budgets_have_one_owner,
-    _budget_queues_are_paths,
-    _budgets_carry_over_periods,
-    _budget_zones_exist,
-)
+            yield Finding(place, "budget-node-unknown", message, (place, ("ugm", "quotatrees")))

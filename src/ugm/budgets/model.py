@@ -2,7 +2,8 @@
 
 The model is a table of accounts. A claim is charged to every account that covers it. The partition passes the time with
 `Budgets.at` first in each of its calls. Everything else is a function of the charged claims and of time, so nothing has
-to happen when a period or a promise ends.
+to happen when a period or a promise ends. The lock of the partition is the only one: other threads read the accounts
+with `ugm.Partition.budget_accounts`.
 
 A new account begins like one that has existed without usage since the start of its budget. So an account is stored only
 when something is charged to it, and queries store nothing.
@@ -10,22 +11,20 @@ when something is charged to it, and queries store nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from fractions import Fraction
 from typing import Final, final
 
-from ugm._json_values import JsonMapping, JsonObject
-from ugm.arguments import require_instance, require_items, require_user
+from ugm._json_values import JsonMapping, JsonObject, to_json
+from ugm.arguments import require_instances, require_user
 from ugm.budgets.account import Account, BudgetViolation
 from ugm.budgets.budget import Budget, ChainFinder, Coverage
-from ugm.budgets.table import AccountTable, PreparedChange, continue_accounts, load, save
+from ugm.budgets.table import AccountTable, PreparedChange, continue_accounts, has_many_accounts, load, save
 from ugm.decision import EffectiveLimit, Exhaustion, Violation
-from ugm.engine_lock import OwnedLock, locked
 from ugm.errors import RequestError
 from ugm.identity import UserGroup, is_below
 from ugm.model import BUDGET, AccountState, BudgetChange, Claim, ReportingModel, Scope
-from ugm.resources import Resource
+from ugm.resources import Resource, smallest_amounts
 
 __all__ = ["Budgets"]
 
@@ -62,7 +61,6 @@ class Budgets(ReportingModel):
       budget 'lab' in root: 2 gpu-hours requested, 1 of 2 used or promised; fits only if allocations end before their promised ends, the last of which is in 1 h (limit for 'lab')
     """  # noqa: E501 - the text of a denial
 
-    _lock: OwnedLock
     #: The accounts by user, groups and queue, if all of them are stored.
     _by_claim: dict[tuple[str, tuple[str, ...], str], tuple[Account, ...]]
     #: The accounts of each charged claim, if they depend on more than that.
@@ -81,10 +79,7 @@ class Budgets(ReportingModel):
         elastic_groups: ChainFinder | None = None,
         quota_nodes: ChainFinder | None = None,
     ) -> None:
-        given: tuple[Budget, ...] = require_items("budgets", budgets)
-        for budget in given:
-            if not isinstance(budget, Budget):
-                raise RequestError("budgets", budget, "expected a Budget")
+        given = require_instances("budgets", budgets, Budget)
         names = [budget.name for budget in given]
         if len(set(names)) < len(names):
             raise RequestError("budgets", names, "the name of a budget occurs twice")
@@ -94,7 +89,6 @@ class Budgets(ReportingModel):
         #: The budgets as they were passed.
         self.budgets: Final = given
         self._coverage: Final = Coverage(given, {scope: find for scope, find in chains.items() if find is not None})
-        self._lock = OwnedLock()
         self._first: Final = start
         self.forget()
 
@@ -106,20 +100,17 @@ class Budgets(ReportingModel):
 
     def at(self, now: int) -> None:
         """Note the time, in seconds. A time before the last one changes nothing."""
-        # Without the lock: after the first call, this is one assignment.
         if self._start is None:
             self._begin(now)
         elif now > self._now:
             self._now = now
 
-    @locked
     def check(self, claim: Claim) -> list[BudgetViolation]:
         """Return every account that has too little left for a claim."""
         amounts, until, now = claim.usage.amounts, claim.until, self._now
         denials = [account.violation(amounts, until, now) for account in self._accounts_of(claim)]
         return [denial for denial in denials if denial is not None]
 
-    @locked
     def never(self, claims: Sequence[Claim]) -> list[BudgetViolation]:
         """Return every account that never has enough for some claims together, with the sum of their promises."""
         promised: dict[tuple[str, str, str], tuple[Account, int]] = {}
@@ -141,7 +132,6 @@ class Budgets(ReportingModel):
         """Stop counting a claim. Its past usage stays settled."""
         self._add(claim, -1)
 
-    @locked
     def _add(self, claim: Claim, sign: int) -> None:
         amounts, until, now = claim.usage.amounts, claim.until, self._now
         accounts = self._accounts_of(claim, stored=True)
@@ -155,14 +145,12 @@ class Budgets(ReportingModel):
             if wanted:
                 account.add(wanted * sign, until, now)
 
-    @locked
     def reset(self) -> None:
         """Forget all claims. What they have used up to now stays settled."""
         self._charged.clear()
         for account in self._table.stored.values():
             account.stop(self._now)
 
-    @locked
     def forget(self) -> None:
         """Forget all claims and all past usage, and all changes since the start."""
         self._by_claim, self._charged, self._table = {}, {}, AccountTable((), 0)
@@ -176,34 +164,30 @@ class Budgets(ReportingModel):
         key = user.name, user.groups, claim.queue_path
         known = self._by_claim.get(key)
         if known is None:
-            known = tuple(self._found(claim, stored=stored))
+            table, now = self._table, self._now
+            known = tuple(
+                table.account(terms, owner, now, stored=stored)
+                for budget, owner in self._coverage.owners(claim)
+                for terms in table.terms.get(budget.name, {}).values()
+            )
             if stored and not self._coverage.depends_on_claim:
                 if len(self._by_claim) >= _REMEMBERED:
                     self._by_claim.clear()
                 self._by_claim[key] = known
         return known
 
-    def _found(self, claim: Claim, *, stored: bool) -> Iterator[Account]:
-        table, now = self._table, self._now
-        for budget, owner in self._coverage.owners(claim):
-            for terms in table.terms.get(budget.name, ()):
-                yield table.account(terms, owner, now, stored=stored)
-
     # The past
 
-    @locked
     def save(self) -> JsonMapping:
         """Return the past of all accounts up to the last call, as plain data for `load`; claims are left out."""
         return {**save(self._table, self._now), "start": self._start}
 
-    @locked
     def load(self, data: JsonMapping) -> None:
         """Bring a new model with the same budgets into the state that `save` has returned, without claims."""
         self._begin(data["now"])
         load(self._table, data)
-        self._start = require_instance("start", data["start"], int)
+        self._start = data["start"]
 
-    @locked
     def continue_past(self, old: Budgets) -> None:
         """Continue the accounts of the budgets that this new model replaces, up to the last call; without claims.
 
@@ -214,12 +198,10 @@ class Budgets(ReportingModel):
 
     # Changes by an operator
 
-    @locked
     def has_budget(self, name: str) -> bool:
         """Return whether there is a budget of this name."""
         return any(budget.name == name for budget in self.budgets)
 
-    @locked
     def prepare(self, change: BudgetChange) -> PreparedChange | None:
         """Return the steps of a change at the time of the last call; None if the change of this id was made already.
 
@@ -246,7 +228,6 @@ class Budgets(ReportingModel):
 
     # Reports
 
-    @locked
     def accounts(self, user: UserGroup | None = None, queue_path: str | None = None) -> tuple[AccountState, ...]:
         """Return accounts at the time of the last call.
 
@@ -260,24 +241,23 @@ class Budgets(ReportingModel):
         return tuple(account.state(self._now) for account in self._selected(user, queue_path))
 
     def _selected(self, user: UserGroup | None, queue_path: str | None) -> list[Account]:
-        applicable = [
-            budget for budget in self.budgets if queue_path is None or is_below(queue_path.lower(), budget.queue)
-        ]
-        table, now = self._table, self._now
-        if self._start is None:
-            return []
-        if user is None:
-            owners = table.owners(now)
-            return [account for budget in applicable for account in table.accounts_of(budget, owners[budget.name], now)]
-        require_user(user)
-        found = []
-        for budget in applicable:
-            claim = Claim("", "", Resource(), budget.queue if queue_path is None else queue_path.lower(), user)
-            covering = [owner for each, owner in self._coverage.owners(claim) if each is budget]
-            found += [table.account(terms, owner, now) for owner in covering for terms in table.terms[budget.name]]
+        if user is not None:
+            require_user(user)
+        table, found = self._table, list[Account]()
+        charged = table.owners(self._now)
+        for budget in self.budgets if self._start is not None else ():
+            path = budget.queue if queue_path is None else queue_path.lower()
+            if not is_below(path, budget.queue):
+                continue
+            if user is not None:
+                covering = self._coverage.owners(Claim("", "", Resource(), path, user))
+                owners = {owner for each, owner in covering if each is budget}
+            else:
+                owners = charged[budget.name] if has_many_accounts(budget) else {budget.owner}
+            terms = table.terms[budget.name].values()
+            found += [table.account(each, owner, self._now) for owner in sorted(owners) for each in terms]
         return found
 
-    @locked
     def limits(self, claim: Claim) -> list[EffectiveLimit]:
         """Return the accounts of a claim in amounts per second: what the owner uses now, with what fits in addition."""
         found = []
@@ -288,19 +268,16 @@ class Budgets(ReportingModel):
                 found.append(self._limit(account, Resource({name: rate + free}), Resource({name: rate})))
         return found
 
-    @locked
     def headroom(self, claim: Claim) -> Resource | None:
         """Return the amounts that fit every account for the promised duration of a claim."""
-        found: dict[str, int] = {}
-        for account in self._accounts_of(claim):
-            free = account.free(claim.until, self._now)
-            if free is not None:
-                for name, weight in account.terms.weights:
-                    if weight:
-                        found[name] = min(free // weight, found.get(name, free // weight))
-        return Resource(found) if found else None
+        return smallest_amounts(
+            (name, free // weight)
+            for account in self._accounts_of(claim)
+            if (free := account.free(claim.until, self._now)) is not None
+            for name, weight in account.terms.weights
+            if weight
+        )
 
-    @locked
     def all_limits(self) -> list[EffectiveLimit]:
         """Return every account, in amounts times seconds; the usage is settled plus promised."""
         found = []
@@ -342,7 +319,6 @@ class Budgets(ReportingModel):
         """Return the budgets as plain data, with their start."""
         return {"start": self._start, "budgets": [_plain(budget) for budget in self.budgets]}
 
-    @locked
     def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> list[str]:  # noqa: ARG002 - pending claims do not count
         """Return a message for every account whose usage is not the sum of the held claims."""
         now = self._now
@@ -350,10 +326,10 @@ class Budgets(ReportingModel):
         for claim in held.values():
             charged = self._charged.get(claim.allocation_id)
             for account in self._accounts_of(claim) if charged is None else charged:
-                key = account.key
                 wanted = account.terms.wanted(claim.usage.amounts)
                 if wanted:
-                    expected.setdefault(key, Account(account.terms, account.owner, now)).add(wanted, claim.until, now)
+                    new = Account(account.terms, account.owner, now)
+                    expected.setdefault(account.key, new).add(wanted, claim.until, now)
         return [
             f"budget {name!r}: the account of {owner!r} for {resource} counts other claims than those that are held"
             for (name, owner, resource), account in sorted(expected.items())
@@ -363,12 +339,5 @@ class Budgets(ReportingModel):
 
 def _plain(budget: Budget) -> JsonObject:
     """Return a budget as plain data, without the values that are the default."""
-    found: JsonObject = {}
-    for field in fields(budget):
-        value = getattr(budget, field.name)
-        if value == field.default or not value:
-            continue
-        if isinstance(value, Mapping):
-            value = {name: str(each) if isinstance(each, Fraction) else each for name, each in value.items()}
-        found[field.name] = value
-    return found
+    values = {field.name: (getattr(budget, field.name), field.default) for field in fields(budget)}
+    return {name: to_json(value) for name, (value, default) in values.items() if value and value != default}

@@ -2,8 +2,8 @@
 
 An account that nothing was ever charged to is not stored, because a new one is equal to it.
 
-Only the past is saved: settled usage, carried and refilled amounts, and the amounts in force over time. The charged
-claims are those of the ledger, and are charged again.
+Only the past is saved: settled usage, carried and refilled amounts, and the amounts in force. The charged claims are
+those of the ledger, and are charged again.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class AccountTable:
 
     __slots__ = ("changes", "stored", "terms")
 
-    #: The terms of each budget, one for each resource, sorted by name.
-    terms: dict[str, tuple[RenewalTerms, ...]]
+    #: The terms of each budget by resource, sorted by name.
+    terms: dict[str, dict[str, RenewalTerms]]
     #: The accounts to which something was ever charged.
     stored: dict[AccountKey, Account]
     #: The changes by their id.
@@ -71,7 +71,7 @@ class AccountTable:
 
     def __init__(self, budgets: Iterable[Budget], start: int) -> None:
         self.terms = {
-            budget.name: tuple(RenewalTerms(budget, resource, start) for resource in sorted(budget.amounts))
+            budget.name: {resource: RenewalTerms(budget, resource, start) for resource in sorted(budget.amounts)}
             for budget in budgets
         }
         self.stored, self.changes = {}, {}
@@ -93,12 +93,6 @@ class AccountTable:
                 self.stored[key] = account
         return account
 
-    def accounts_of(self, budget: Budget, owners: Iterable[str], now: int) -> list[Account]:
-        """Return the accounts of a budget that exist: those of some owners, and the one that needs no claim."""
-        known = set(owners) if has_many_accounts(budget) else {*owners, budget.owner}
-        terms = self.terms[budget.name]
-        return [self.account(each, owner, now) for owner in sorted(known) for each in terms]
-
     def owners(self, now: int) -> Mapping[str, set[str]]:
         """Return the owners of accounts by budget, without those whose accounts all equal a new one.
 
@@ -106,9 +100,9 @@ class AccountTable:
         denied gang, leaves a stored account that equals a new one, and a restart does not store it.
         """
         found: dict[str, set[str]] = {name: set() for name in self.terms}
-        new = {terms: terms.opened(now) for each in self.terms.values() for terms in each}
+        new = {terms: terms.opened(now) for each in self.terms.values() for terms in each.values()}
         for (name, owner, _), account in self.stored.items():
-            if owner not in found[name] and account.differs(new[account.terms], now):
+            if account.close_periods(now) != new[account.terms] or account.committed(now):
                 found[name].add(owner)
         return found
 
@@ -134,12 +128,25 @@ class AccountTable:
 
     def _steps(self, change: BudgetChange, now: int) -> Iterator[_Step]:
         if change.kind is BudgetChangeKind.SET:
-            for terms in self._limited_by(change):
-                yield terms, "schedule", terms.changed(change.amounts[terms.resource], now), terms.schedule
+            found = self.terms_of(change.budget)
+            if change.amounts.keys() != found.keys():
+                reason = f"expected an amount of each resource of the budget: {', '.join(found)}"
+                raise RequestError("amounts", change.amounts, reason)
+            # Periods that have ended had the amount that is replaced.
+            for account in self.stored.values():
+                account.close_periods(now)
+            for terms in found.values():
+                terms.origin = terms.opened(now)
+                yield terms, "amount", change.amounts[terms.resource] * terms.scale, terms.amount
             return
         added = dict(self._amounts_of(change.budget, change.owner, change.amounts, now))
         if change.kind is BudgetChangeKind.TRANSFER:
-            _require_remaining(change, added, now)
+            for account, amount in added.items():
+                remaining = account.left(now) - account.committed(now)
+                if remaining < amount:
+                    terms = account.terms
+                    reason = f"only {terms.exact(remaining)} {terms.resource} remain in {change.budget!r}"
+                    raise RequestError("amounts", change.amounts, reason, "state-conflict")
             received = dict(self._amounts_of(change.recipient, change.recipient_owner, change.amounts, now))
             if {account.key for account in added} & {account.key for account in received}:
                 raise RequestError("recipient", change.recipient, "an account cannot transfer to itself")
@@ -148,7 +155,7 @@ class AccountTable:
         for account, amount in added.items():
             yield account, "history", account.refilled(amount, now), account.history
 
-    def terms_of(self, name: str) -> tuple[RenewalTerms, ...]:
+    def terms_of(self, name: str) -> Mapping[str, RenewalTerms]:
         """Return the terms of a budget.
 
         Raises:
@@ -159,17 +166,9 @@ class AccountTable:
             raise RequestError("budget", name, "there is no such budget", "object-unknown")
         return found
 
-    def _limited_by(self, change: BudgetChange) -> tuple[RenewalTerms, ...]:
-        terms = self.terms_of(change.budget)
-        if sorted(change.amounts) != [each.resource for each in terms]:
-            expected = ", ".join(each.resource for each in terms)
-            reason = f"expected an amount of each resource of the budget: {expected}"
-            raise RequestError("amounts", change.amounts, reason)
-        return terms
-
     def _amounts_of(self, name: str, owner: str, amounts: Resource, now: int) -> Iterator[tuple[Account, int]]:
         """Yield the accounts of an owner with their amounts."""
-        terms = {each.resource: each for each in self.terms_of(name)}
+        terms = self.terms_of(name)
         for resource, amount in amounts.items():
             if resource not in terms:
                 raise RequestError("amounts", amounts, f"the budget {name!r} does not limit {resource}")
@@ -190,23 +189,14 @@ def _owner_of(budget: Budget, owner: str) -> str:
     return budget.owner
 
 
-def _require_remaining(change: BudgetChange, moved: Mapping[Account, int], now: int) -> None:
-    for account, amount in moved.items():
-        remaining = account.left(now) - account.committed(now)
-        if remaining < amount:
-            terms = account.terms
-            reason = f"only {terms.exact(remaining)} {terms.resource} remain in {change.budget!r}"
-            raise RequestError("amounts", change.amounts, reason, "state-conflict")
-
-
 def save(table: AccountTable, now: int) -> JsonObject:
     """Return the past of all accounts up to a second, for JSON."""
     return {
         "now": now,
         "terms": [
-            [name, each.resource, each.origin[0], each.origin[-1], *map(list, each.schedule)]
+            [name, resource, each.origin[0], each.origin[-1], each.amount]
             for name, terms in table.terms.items()
-            for each in terms
+            for resource, each in terms.items()
         ],
         "accounts": [[*key, *account.past(now)] for key, account in table.stored.items()],
         "changes": [
@@ -216,22 +206,13 @@ def save(table: AccountTable, now: int) -> JsonObject:
 
 
 def load(table: AccountTable, data: JsonMapping) -> None:
-    """Bring a new table into the state that was saved, without claims.
-
-    Raises:
-        ValueError: a number is not an integer.
-    """
-    now = data["now"]
-    terms = {(each.budget.name, each.resource): each for found in table.terms.values() for each in found}
-    for name, resource, period, bonus, times, amounts in data["terms"]:
-        terms[name, resource].begin(period, bonus)
-        terms[name, resource].schedule = tuple(times), tuple(amounts)
-    for name, owner, resource, period, settled, bonus in data["accounts"]:
-        if any(type(number) is not int for number in (now, period, settled, bonus)):
-            raise ValueError("a number of a budget is not an integer")
-        account = Account(terms[name, resource], owner, now)
-        account.resume(period, settled, bonus)
-        table.stored[name, owner, resource] = account
+    """Bring a new table into the state that was saved, without claims."""
+    for name, resource, period, bonus, amount in data["terms"]:
+        terms = table.terms[name][resource]
+        terms.begin(period, bonus)
+        terms.amount = amount
+    for name, owner, resource, *past in data["accounts"]:
+        table.account(table.terms[name][resource], owner, data["now"], stored=True).resume(*past)
     for kind, budget, amounts, *rest in data["changes"]:
         change = BudgetChange(BudgetChangeKind(kind), budget, Resource(amounts), *rest)
         table.changes[change.change_id] = change
@@ -243,16 +224,13 @@ def continue_accounts(table: AccountTable, old: AccountTable, now: int) -> None:
     A budget continues if its name, its owner, its queue, its period, its time zone and its weights are the same. Its
     amounts change only if those of the budget have changed, so amounts that an operator has set stay.
     """
-    continued: dict[tuple[str, str], RenewalTerms] = {}
-    for name, found in table.terms.items():
-        before = {each.resource: each for each in old.terms.get(name, ())}
-        for terms in found:
-            if terms.resource in before and terms.continues(before[terms.resource]):
-                terms.continue_from(before[terms.resource], now)
-                continued[name, terms.resource] = terms
+    for name, found in old.terms.items():
+        for resource, before in found.items():
+            terms = table.terms.get(name, {}).get(resource)
+            if terms is not None and terms.continues(before):
+                terms.continue_from(before, now)
     for (name, owner, resource), account in old.stored.items():
-        if (name, resource) in continued:
-            made = Account(continued[name, resource], owner, now)
-            made.resume(*account.past(now))
-            table.stored[name, owner, resource] = made
+        terms = table.terms.get(name, {}).get(resource)
+        if terms is not None and terms.continues(account.terms):
+            table.account(terms, owner, now, stored=True).resume(*account.past(now))
     table.changes.update(old.changes)
