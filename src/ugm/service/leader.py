@@ -3,9 +3,9 @@
 The problem: many clients want answers at once, an answer may be sent only when its change is on disk, and a client that
 has lost its connection repeats operations that may have been executed.
 
-The idea: operations are executed in the order of their arrival, in the thread of the loop. The changes of an operation,
-the owners of its allocations and its answer are one transaction of the store. Transactions that arrive during a commit
-share the next one. Answers wait in a queue until their transaction is durable.
+The idea: operations are executed in the order of their arrival, in the thread of the loop. Operations that are received
+together are one transaction of the store: their changes, the owners of their allocations and their answers.
+Transactions that arrive during a commit share the next one. Answers wait in a queue until their transaction is durable.
 
 Invariants:
 
@@ -101,14 +101,17 @@ def _encoded(changes: list[Change]) -> bytes:
 
 @final
 class LeaderLog:
-    """Collects the changes of an operation; a `ugm.partition.engine.transaction.TransactionLog`.
+    """Collects the changes of a transaction; a `ugm.partition.engine.transaction.TransactionLog`.
 
     Args:
         store: the store; None for a partition in memory.
         clock: the time of the changes.
     """
 
-    __slots__ = ("_has_written", "_number", "changes", "check", "clock", "data", "is_followed", "outage", "store")
+    __slots__ = (
+        *("_has_written", "_number", "changes", "check", "clock", "data", "is_followed", "outage", "of_sessions"),
+        "store",
+    )
 
     def __init__(self, store: Store | None, clock: ChangeClock) -> None:
         self.store: Final = store
@@ -121,6 +124,8 @@ class LeaderLog:
         #: The collected changes, and their encoded form if it is needed.
         self.changes: list[Change] = []
         self.data: list[bytes] = []
+        #: The changes of answers and owners that follow from them.
+        self.of_sessions: list[Change] = []
         self.is_followed: bool = False
         #: Refuses changes of an operation by raising a RequestError; set by the leader.
         self.check: Callable[[Sequence[object]], None] = lambda _: None
@@ -129,6 +134,11 @@ class LeaderLog:
     def number(self) -> int:
         """The number of the last transaction."""
         return self._number if self.store is None else self.store.number
+
+    @property
+    def last(self) -> int:
+        """The number of the transaction of the last change, which may still be collected."""
+        return self.number + bool(self.changes)
 
     @property
     def is_encoded(self) -> bool:
@@ -167,20 +177,19 @@ class LeaderLog:
             self.data.append(_encoded(changes))
         self.changes += changes
 
-    def take(self, more: list[Change]) -> tuple[int, bytes]:
-        """Append what was collected as one transaction, with more changes.
+    def take(self) -> tuple[int, bytes]:
+        """Append what was collected as one transaction.
 
         Returns:
-            The number of the transaction, and the encoded form of what was collected.
+            The number of the transaction, and the encoded form of its changes without those of sessions.
         """
-        changes, parts = self.changes, self.data
-        self.changes, self.data = [], []
+        changes, more, data = self.changes, self.of_sessions, b",".join(self.data)
+        self.changes, self.of_sessions, self.data = [], [], []
         if self.store is None:
             self._number += 1
-            return self._number, b",".join(parts)
-        data = b",".join([*parts, encode(list(map(prepared, more)))[1:-1]] if more else parts)
-        number = self.store.append(changes + more, self.clock.of_change(), b"[%b]" % data)
-        return number, b",".join(parts)
+            return self._number, data
+        stored = b"[%b,%b]" % (data, encode(list(map(prepared, more)))[1:-1]) if more else b"[%b]" % data
+        return self.store.append(changes + more, self.clock.of_change(), stored), data
 
     def is_written(self) -> bool:
         """Return whether the changes of the current operation were collected."""
@@ -352,6 +361,7 @@ class Leader:
                 self._wakes.wait(connection)
             elif type(message) is Bye:
                 self._leave(connection)
+        self.commit()
         self._wakes.note_changes()
         self._operations.add(count, perf_counter() - began)
 
@@ -384,6 +394,7 @@ class Leader:
         if known is not None and known.is_scan:
             self._scans.submit(self._scan, connection, call)
             return
+        log, before = self.log, len(self.log.changes)
         self.sessions.caller = session
         try:
             answer = answer_line(call, connection.role, self._target)
@@ -392,9 +403,12 @@ class Leader:
             raise
         finally:
             self.sessions.caller = None
-        changed = self.commit(session, number, answer)
+        has_changed = len(log.changes) > before
+        if has_changed and session is not None:
+            log.of_sessions += self.sessions.note_owners(log.changes[before:], session)
+            log.of_sessions.append(session.keep(number, log.last, answer))
         # While the store is unavailable, changes are refused at once, so only queries have been executed.
-        self._answer(connection, changed or self.log.number, answer, may_wait=bool(changed))
+        self._answer(connection, log.last, answer, may_wait=has_changed)
 
     def _target(self, operation: Operation) -> object:
         """Return the object that executes an operation of the caller.
@@ -423,17 +437,13 @@ class Leader:
 
     # Commits
 
-    def commit(self, session: Session | None = None, number: int = 0, answer: bytes = b"") -> int:
-        """Append what was collected, with the answer to the operation, and return the number; 0 if there is nothing."""
+    def commit(self) -> None:
+        """Append what was collected."""
         log = self.log
         if not log.changes:
-            return 0
-        more: list[Change] = []
-        if session is not None:
-            more = self.sessions.note_owners(log.changes, session)
-            more.append(session.keep(number, log.number + 1, answer))
+            return
         try:
-            change, data = log.take(more)
+            change, data = log.take()
         except BaseException as error:
             # The changes are in memory only.
             self.resign(StoreError("", f"a change could not be appended: {error}"))
@@ -446,7 +456,6 @@ class Leader:
             self._deliver(change)
         else:
             self._watch()
-        return change
 
     def _answer(self, connection: Connection, number: int, data: bytes, *, may_wait: bool = True) -> None:
         """Send a line when a transaction is durable, and the store has confirmed that this process leads.
@@ -465,7 +474,7 @@ class Leader:
 
     def _send(self, connection: Connection, data: bytes) -> None:
         """Send a line when everything up to now is durable."""
-        self._answer(connection, self.log.number, data)
+        self._answer(connection, self.log.last, data)
 
     def _is_confirmed(self) -> bool:
         return self._store is None or monotonic() - self.confirmed_at < _LEASE
