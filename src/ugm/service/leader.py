@@ -82,8 +82,8 @@ _RESTORING: Final = 600.0
 _REPORTED: Final = 3.0
 
 
-#: The tables whose rows `ugm.service.protocol.values.encode` encodes in less time than, and like, the store itself.
-_PLAIN_TABLES: Final = frozenset({"allocation", "application", "request", "session", "answer", "owner"})
+#: The tables whose changes `ugm.service.protocol.values.encode` encodes in less time than, and like, the store itself.
+_PLAIN_TABLES: Final = frozenset({"allocation", "application", "request"})
 
 
 def _encoded(changes: list[Change]) -> bytes:
@@ -92,8 +92,8 @@ def _encoded(changes: list[Change]) -> bytes:
     Raises:
         RequestError: a value cannot be stored.
     """
-    if all(one.table in _PLAIN_TABLES for one in changes):
-        data = encode(list(map(prepared, changes)))
+    if _PLAIN_TABLES.issuperset([one.table for one in changes]):
+        data = encode(changes)
         if b"\\u0000" not in data:
             return data[1:-1]
     return encode_changes(changes)[1:-1]
@@ -109,31 +109,27 @@ class LeaderLog:
     """
 
     __slots__ = (
-        *("_has_written", "_number", "changes", "check", "clock", "data", "is_followed", "outage", "of_sessions"),
-        "store",
+        *("_has_written", "changes", "check", "clock", "data", "is_followed", "number", "of_sessions"),
+        *("outage", "store"),
     )
 
     def __init__(self, store: Store | None, clock: ChangeClock) -> None:
         self.store: Final = store
         self.clock: Final = clock
-        # Without a store, the numbers of the next process are larger, so it refuses clients that followed this one.
-        self._number = time_ns() // 1000
+        #: The number of the last transaction. Without a store, the numbers of the next process are larger, so it
+        #: refuses clients that followed this one.
+        self.number: int = time_ns() // 1000 if store is None else store.number
         self._has_written = False
         #: Why the store accepts no changes now; None if it does.
         self.outage: StoreError | None = None
         #: The collected changes, and their encoded form if it is needed.
         self.changes: list[Change] = []
         self.data: list[bytes] = []
-        #: The changes of answers and owners that follow from them.
+        #: The changes of owners that follow from them.
         self.of_sessions: list[Change] = []
         self.is_followed: bool = False
         #: Refuses changes of an operation by raising a RequestError; set by the leader.
         self.check: Callable[[Sequence[object]], None] = lambda _: None
-
-    @property
-    def number(self) -> int:
-        """The number of the last transaction."""
-        return self._number if self.store is None else self.store.number
 
     @property
     def last(self) -> int:
@@ -177,19 +173,20 @@ class LeaderLog:
             self.data.append(_encoded(changes))
         self.changes += changes
 
-    def take(self) -> tuple[int, bytes]:
-        """Append what was collected as one transaction.
+    def take(self, answers: list[Change]) -> bytes:
+        """Append what was collected as one transaction, with the changes of answers.
 
         Returns:
-            The number of the transaction, and the encoded form of its changes without those of sessions.
+            The encoded form of its changes without those of answers and owners.
         """
-        changes, more, data = self.changes, self.of_sessions, b",".join(self.data)
+        changes, more, data = self.changes, self.of_sessions + answers, b",".join(self.data)
         self.changes, self.of_sessions, self.data = [], [], []
         if self.store is None:
-            self._number += 1
-            return self._number, data
-        stored = b"[%b,%b]" % (data, encode(list(map(prepared, more)))[1:-1]) if more else b"[%b]" % data
-        return self.store.append(changes + more, self.clock.of_change(), stored), data
+            self.number += 1
+        else:
+            stored = b"[%b,%b]" % (data, encode(list(map(prepared, more)))[1:-1]) if more else b"[%b]" % data
+            self.number = self.store.append(changes + more, self.clock.of_change(), stored)
+        return data
 
     def is_written(self) -> bool:
         """Return whether the changes of the current operation were collected."""
@@ -345,14 +342,14 @@ class Leader:
 
     def handle(self, connection: Connection, messages: list[ClientMessage]) -> None:
         """Handle messages of a client that was welcomed."""
-        began, count = perf_counter(), 0
+        began, count, acknowledged = perf_counter(), 0, 0
         self._batch_began = monotonic()
         if connection.session is None:
             seconds = 0.0 if self._is_confirmed() else self._batch_began - self.confirmed_at
             connection.send(line(Age(Staleness(seconds, self.durable))))
         for message in messages:
             if type(message) is Call:
-                count += 1
+                count, acknowledged = count + 1, message.acknowledged
                 self._execute(connection, message)
             elif type(message) is Follow:
                 self.log.is_followed = True
@@ -361,6 +358,8 @@ class Leader:
                 self._wakes.wait(connection)
             elif type(message) is Bye:
                 self._leave(connection)
+        if connection.session is not None:
+            connection.session.acknowledge(acknowledged)
         self.commit()
         self._wakes.note_changes()
         self._operations.add(count, perf_counter() - began)
@@ -384,12 +383,9 @@ class Leader:
 
     def _execute(self, connection: Connection, call: Call) -> None:
         session, number = connection.session, call.number
-        if session is not None:
-            session.acknowledge(call.acknowledged)
-            kept = session.answers.get(number)
-            if kept is not None:
-                self._answer(connection, *kept)
-                return
+        if session is not None and (kept := session.answers.get(number)) is not None:
+            self._answer(connection, *kept)
+            return
         known = OPERATIONS.get(call.operation)
         if known is not None and known.is_scan:
             self._scans.submit(self._scan, connection, call)
@@ -406,7 +402,7 @@ class Leader:
         has_changed = len(log.changes) > before
         if has_changed and session is not None:
             log.of_sessions += self.sessions.note_owners(log.changes[before:], session)
-            log.of_sessions.append(session.keep(number, log.last, answer))
+            self.sessions.keep(session, number, log.last, answer)
         # While the store is unavailable, changes are refused at once, so only queries have been executed.
         self._answer(connection, log.last, answer, may_wait=has_changed)
 
@@ -443,17 +439,17 @@ class Leader:
         if not log.changes:
             return
         try:
-            change, data = log.take()
+            data = log.take(self.sessions.take_answers())
         except BaseException as error:
             # The changes are in memory only.
             self.resign(StoreError("", f"a change could not be appended: {error}"))
             raise
         if log.is_encoded:
-            self._feed.add(change, data)
+            self._feed.add(log.number, data)
         if self._outbox.has_subscribers:
-            self._events.append((change, self._outbox.last_event))
+            self._events.append((log.number, self._outbox.last_event))
         if self._store is None:
-            self._deliver(change)
+            self._deliver(log.number)
         else:
             self._watch()
 

@@ -10,12 +10,12 @@ transaction as the rows of the operation:
 table        key                                 row
 ===========  ==================================  =================================================================
 ``session``  the session                         its client, its token, when it was opened, whether it is fenced
-``answer``   the session and a slot              the last answer in this slot
+``answer``   the session and a slot              the last answers in this slot: those of one transaction
 ``owner``    the allocation                      its session, and since when
 ===========  ==================================  =================================================================
 
 Only answers of operations that have changed something are kept: a repeated operation without a stored answer had
-changed nothing, or was never executed. A slot is used again when the client has acknowledged its answer. So a session
+changed nothing, or was never executed. A slot is used again when the client has acknowledged its answers. So a session
 has as many slots as it had outstanding changes at most.
 """
 
@@ -46,7 +46,7 @@ class Session:
         row: its row.
     """
 
-    __slots__ = ("_free", "_slots", "answers", "held", "lost_at", "name", "peer", "role", "row")
+    __slots__ = ("_free", "_new", "_slots", "answers", "held", "lost_at", "name", "peer", "role", "row")
 
     def __init__(self, name: str, row: Mapping[str, Any]) -> None:
         self.name: Final = name
@@ -55,9 +55,11 @@ class Session:
         self.held: Final[set[str]] = set()
         #: The number of the change, and the line, of each answer that is not acknowledged, by the number of its call.
         self.answers: Final[dict[int, tuple[int, bytes]]] = {}
-        #: The slot of each of these answers, and the slots without an answer that is needed.
+        #: The slots of these answers by the number of the last call, and the slots without an answer that is needed.
         self._slots: Final[dict[int, int]] = {}
         self._free: list[int] = []
+        #: The answers that have no slot yet.
+        self._new: dict[int, str] = {}
         #: The role of the client that is connected, or was last.
         self.role: Role = Role.ADMIN
         #: The connection; None while the client is not connected.
@@ -65,24 +67,31 @@ class Session:
         #: When the connection was lost, on the monotonic clock; 0 if this leader has not seen it.
         self.lost_at: float = 0.0
 
-    def keep(self, number: int, change: int, line: bytes) -> Change:
-        """Keep the answer to a call until it is acknowledged, and return the change of its row."""
-        slot = self._free.pop() if self._free else len(self._slots)
-        self.answers[number], self._slots[number] = (change, line), slot
-        return Change("answer", f"{self.name}:{slot}", None, (number, line.decode()))
+    def keep(self, number: int, change: int, line: bytes) -> None:
+        """Keep the answer to a call until it is acknowledged."""
+        self.answers[number] = change, line
+        self._new[number] = line.decode()
 
-    def restore(self, slots: Mapping[int, tuple[int, str]]) -> None:
+    def take_row(self) -> Change:
+        """Return the change of the row of the answers since the last call of this method."""
+        slot = self._free.pop() if self._free else len(self._slots)
+        row, self._new = tuple(self._new.items()), {}
+        self._slots[row[-1][0]] = slot
+        return Change("answer", f"{self.name}:{slot}", None, row)
+
+    def restore(self, slots: Mapping[int, Sequence[tuple[int, str]]]) -> None:
         """Keep the answers of an earlier leader, which are given by their slots."""
-        for slot, (number, line) in sorted(slots.items(), key=lambda item: item[1][0]):
-            self.answers[number], self._slots[number] = (0, line.encode()), slot
+        for slot, answers in sorted(slots.items(), key=lambda item: item[1][-1][0]):
+            self.answers.update((number, (0, line.encode())) for number, line in answers)
+            self._slots[answers[-1][0]] = slot
         self._free = [slot for slot in range(max(slots, default=-1)) if slot not in slots]
 
     def acknowledge(self, number: int) -> None:
         """Forget the answers up to a number; the client never repeats these calls."""
-        if self.answers and next(iter(self.answers)) <= number:
-            for one in [one for one in self.answers if one <= number]:
-                del self.answers[one]
-                self._free.append(self._slots.pop(one))
+        while self.answers and (first := next(iter(self.answers))) <= number:
+            del self.answers[first]
+        while self._slots and (first := next(iter(self._slots))) <= number:
+            self._free.append(self._slots.pop(first))
 
     def removal(self) -> list[Change]:
         """Return the changes that remove its rows."""
@@ -102,7 +111,10 @@ class LeaderSessions(AbstractSessions):
         report: notes the position of a standby, and returns the status.
     """
 
-    __slots__ = ("_add", "_began", "_maximum", "_now", "_owners", "_partition", "_report_standby", "by_name", "caller")
+    __slots__ = (
+        *("_add", "_answered", "_began", "_maximum", "_now", "_owners", "_partition", "_report_standby"),
+        *("by_name", "caller"),
+    )
 
     #: The session whose operation is being executed; None for a reader, and between operations.
     caller: Session | None
@@ -126,6 +138,8 @@ class LeaderSessions(AbstractSessions):
         self.by_name: Final[dict[str, Session]] = {}
         #: The session of each allocation, and since when.
         self._owners: Final[dict[str, tuple[str, int]]] = {}
+        #: The sessions with answers that have no row yet.
+        self._answered: dict[Session, None] = {}
         self.caller = None
         if loaded is not None:
             self._restore(loaded)
@@ -135,7 +149,7 @@ class LeaderSessions(AbstractSessions):
         self.by_name.update((name, Session(name, row)) for name, row in tables["session"].items())
         for allocation_id, (name, at) in tables["owner"].items():
             self._move(allocation_id, name, at)
-        answers: dict[str, dict[int, tuple[int, str]]] = {name: {} for name in self.by_name}
+        answers: dict[str, dict[int, Sequence[tuple[int, str]]]] = {name: {} for name in self.by_name}
         for key, row in tables["answer"].items():
             name, _, slot = key.rpartition(":")
             answers.setdefault(name, {})[int(slot)] = row
@@ -154,6 +168,16 @@ class LeaderSessions(AbstractSessions):
         if before is not None:
             self.by_name[before[0]].held.discard(allocation_id)
         return before is not None
+
+    def keep(self, session: Session, number: int, change: int, line: bytes) -> None:
+        """Keep the answer to a call."""
+        session.keep(number, change, line)
+        self._answered[session] = None
+
+    def take_answers(self) -> list[Change]:
+        """Return the changes of rows of the answers since the last call of this method."""
+        answered, self._answered = self._answered, {}
+        return [session.take_row() for session in answered if session.name in self.by_name]
 
     def note_owners(self, changes: Iterable[Change], session: Session) -> list[Change]:
         """Note the owners that follow from the changes of an operation of a session, and return the changes of rows."""
