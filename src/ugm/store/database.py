@@ -85,7 +85,7 @@ class StoreDeposedError(StoreError):
 
 
 #: The version of the tables. Other versions are refused.
-FORMAT: Final = 1
+FORMAT: Final = 2
 #: The number of rows that are read or copied at once.
 ROWS_AT_ONCE: Final = 10_000
 
