@@ -54,7 +54,7 @@ from ugm.service.protocol.wire import (
     line,
 )
 from ugm.service.server import Connection
-from ugm.service.sessions import LeaderSessions, Session
+from ugm.service.sessions import LeaderSessions
 from ugm.store.database import StoreDamagedError, StoreDeposedError, StoreError
 from ugm.store.partition import ChangeClock, stored_changes
 from ugm.store.reader import Loaded
