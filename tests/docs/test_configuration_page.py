@@ -48,12 +48,13 @@ SOURCES: Final = (
     "_documents/*.py",
     "*/kind.py",
     "fairness/declared.py",
-    "kubernetes/group_documents.py",
+    "kubernetes/elastic_quotas.py",
     "quotatree/documents.py",
 )
 #: The labels and annotations of manifests, and the codes of errors, which look like codes of problems.
 LABELS: Final = frozenset(
-    ("id-in-use", "max-strict-check-resource-keys", "node-unknown", "partition-unknown", "shared-weight", "tree-id")
+    {"id-in-use", "node-unknown", "partition-unknown", "max-strict-check-resource-keys", "shared-weight", "tree-id"}
+    | {"allow-force-update", "allow-lent-resource", "child-request", "is-parent", "is-root", "parent-quota-name"}
 )
 HEADINGS: Final = {
     configuration.SchedulerConfig: "File",

@@ -12,23 +12,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, final
 
-from ugm._json_values import JsonObject
+from ugm._documents.loader import Document, DocumentFormat, ReadDocument, Value
+from ugm._json_values import Json, JsonObject
 from ugm.arguments import require_instance
+from ugm.configuration import ElasticGroupConfig
 from ugm.elastic import ROOT_GROUP, ElasticGroup, GroupStatus
+from ugm.elastic.validation import refusals_of_amounts
 from ugm.errors import RequestError
-from ugm.identity import MAX_NAME
-from ugm.kubernetes.manifests import CPU, Fields, ManifestError, read_object
+from ugm.identity import MAX_NAME, is_name
+from ugm.kubernetes.manifests import CPU, Fields, ManifestError, Path, read_object
 from ugm.resources import MAX_QUANTITY, VCORE, Resource, format_amount
 
-__all__ = ["read_elastic_quota", "review_elastic_quota", "write_elastic_quota"]
-
-FieldT = TypeVar("FieldT")
+__all__ = ["FORMAT", "read_elastic_quota", "write_elastic_quota"]
 
 _PREFIX: Final = "quota.scheduling.koordinator.sh/"
 
-_API_VERSION: Final = "scheduling.sigs.k8s.io/v1alpha1"
 _KIND: Final = "ElasticQuota"
 
 
@@ -50,49 +50,51 @@ def read_elastic_quota(manifest: Mapping[str, object]) -> ElasticGroup:
     >>> group.parent, group.allow_lent, group.min, group.shared_weight
     ('team', False, Resource(vcore=10000), Resource(memory=8589934592, vcore=4000))
     """
-    group, errors = review_elastic_quota(manifest)
+    group, errors = _review(manifest)
     if errors:
         raise errors[0]
     return group
 
 
-def review_elastic_quota(manifest: Mapping[str, object]) -> tuple[ElasticGroup, list[ManifestError]]:
+def _review(manifest: Mapping[str, object]) -> tuple[ElasticGroup, list[ManifestError]]:
     """Read the manifest of an elastic group, and return it with all errors. Fields with an error have their default."""
+    try:
+        name, metadata = read_object(manifest, _KIND)
+    except ManifestError as error:
+        return ElasticGroup(""), [error]
     errors: list[ManifestError] = []
 
-    def read(field: Callable[[], FieldT], default: FieldT) -> FieldT:
+    def section(name: str, fields: Fields) -> Fields:
         try:
-            return field()
+            return fields.mapping(name)
         except ManifestError as error:
             errors.append(error)
-            return default
+            return Fields({})
 
-    nothing, no_names = Fields({}), cast("tuple[str, ...]", ())
-    name, metadata = read(lambda: read_object(manifest, _KIND), ("", nothing))
-    if errors:
-        return ElasticGroup(name), errors
-    labels = read(lambda: metadata.mapping("labels"), nothing)
-    annotations = read(lambda: metadata.mapping("annotations"), nothing)
-    spec = read(lambda: Fields(manifest).mapping("spec"), nothing)
-    status = read(lambda: Fields(manifest).mapping("status"), nothing)
-    strict = read(lambda: _names(annotations, "max-strict-check-resource-keys"), no_names)
-    group = ElasticGroup(
-        name,
-        read(lambda: _parent(labels), ROOT_GROUP),
-        min=read(lambda: spec.mapping("min").amounts(), Resource()),
-        max=read(lambda: spec.mapping("max").amounts(), Resource()),
-        shared_weight=read(lambda: _vector(annotations, "shared-weight"), None),
-        allow_lent=read(lambda: _boolean(labels, "allow-lent-resource", default=True), default=True),
-        is_parent=read(lambda: _boolean(labels, "is-parent", default=False), default=False),
-        namespaces=read(lambda: _names(annotations, "namespaces"), no_names),
-        namespace=read(lambda: metadata.name("namespace"), None) or "",
-        tree_id=read(lambda: labels.name(f"{_PREFIX}tree-id"), None),
-        is_root=read(lambda: _boolean(labels, "is-root", default=False), default=False),
-        force_update=read(lambda: _boolean(labels, "allow-force-update", default=False), default=False),
-        strict_max=tuple(VCORE if each == CPU else each for each in strict),
-        reported_used=read(lambda: status.mapping("used").amounts(), Resource()),
-    )
-    return group, errors
+    labels, annotations = section("labels", metadata), section("annotations", metadata)
+    spec, status = section("spec", Fields(manifest)), section("status", Fields(manifest))
+    readers: dict[str, Callable[[], object]] = {
+        "parent": lambda: _parent(labels),
+        "min": lambda: spec.mapping("min").amounts(),
+        "max": lambda: spec.mapping("max").amounts(),
+        "shared_weight": lambda: _vector(annotations, "shared-weight"),
+        "allow_lent": lambda: _boolean(labels, "allow-lent-resource", default=True),
+        "is_parent": lambda: _boolean(labels, "is-parent", default=False),
+        "namespaces": lambda: _names(annotations, "namespaces"),
+        "namespace": lambda: metadata.name("namespace") or "",
+        "tree_id": lambda: labels.name(f"{_PREFIX}tree-id"),
+        "is_root": lambda: _boolean(labels, "is-root", default=False),
+        "force_update": lambda: _boolean(labels, "allow-force-update", default=False),
+        "strict_max": lambda: _resources(annotations, "max-strict-check-resource-keys"),
+        "reported_used": lambda: status.mapping("used").amounts(),
+    }
+    values: dict[str, Any] = {}
+    for field, read in readers.items():
+        try:
+            values[field] = read()
+        except ManifestError as error:
+            errors.append(error)
+    return ElasticGroup(name, **values), errors
 
 
 def _parent(labels: Fields) -> str:
@@ -114,53 +116,44 @@ def _boolean(labels: Fields, label: str, *, default: bool) -> bool:
 
 
 def _vector(annotations: Fields, annotation: str) -> Resource | None:
-    """Read a vector; None if it names no resource."""
+    """Read a vector, in JSON or in the looser notation of the document; None if it names no resource."""
     name = f"{_PREFIX}{annotation}"
-    value = annotations.values.get(name)
+    value = annotations.json(name)
     if isinstance(value, str):
-        value = _parse_mapping(value)
-    if value is not None and not isinstance(value, Mapping):
-        raise ManifestError(annotations.place_of(name), value, "expected a mapping of quantities")
-    return _quantities_of(value, annotations.place_of(name)).amounts() if value else None
-
-
-def _parse_mapping(text: str) -> object:
-    """Parse a mapping in JSON, or in the looser notation of the document; the text itself if it is neither."""
-    if not text.strip():
+        text = value.strip()
+        value = dict.fromkeys(text[1:-1].split(",")) if text.startswith("{") and text.endswith("}") else text
+    if not value:
         return None
-    try:
-        return json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
-    except (json.JSONDecodeError, RecursionError):
-        inner = text.strip()
-    return dict.fromkeys(inner[1:-1].split(",")) if inner.startswith("{") and inner.endswith("}") else text
+    if not isinstance(value, Mapping):
+        raise annotations.error(name, "expected a mapping of quantities")
+    return _quantities_of(value, (*annotations.path, name)).amounts()
 
 
-def _quantities_of(vector: Mapping[Any, object], place: str) -> Fields:
+def _quantities_of(vector: Mapping[Any, object], path: Path) -> Fields:
     """Return the quantities by name; YAML reads ``cpu:4``, without a blank, as a name without a value."""
     quantities: dict[Any, object] = {}
     for name, quantity in vector.items():
         if quantity is None and isinstance(name, str):
-            name, _, quantity = name.partition(":")  # noqa: PLW2901 - the same pair, split
-            name, quantity = name.strip(" \t\n\"'"), quantity.strip(" \t\n\"'")  # noqa: PLW2901 - as above
+            name, quantity = (part.strip(" \t\n\"'") for part in name.partition(":")[::2])  # noqa: PLW2901 - the same pair, split
         quantities[name] = quantity
-    return Fields(quantities, place)
+    return Fields(quantities, path)
 
 
 def _names(annotations: Fields, annotation: str) -> tuple[str, ...]:
     name = f"{_PREFIX}{annotation}"
-    names = annotations.values.get(name)
+    names = annotations.values.get(name) or ()
     if isinstance(names, str):
         try:
-            names = json.loads(names) if names.strip() else None
+            names = json.loads(names)
         except (ValueError, RecursionError):
             raise annotations.error(name, "expected a JSON list of names") from None
-    if names is None:
-        return ()
-    if not isinstance(names, list | tuple) or not all(isinstance(each, str) and each for each in names):
-        raise annotations.error(name, "expected a list of names")
-    if any(len(each) > MAX_NAME for each in names):
-        raise annotations.error(name, f"a name has 1 to {MAX_NAME} characters")
+    if not isinstance(names, list | tuple) or not all(isinstance(each, str) and is_name(each) for each in names):
+        raise annotations.error(name, f"expected a list of names of 1 to {MAX_NAME} characters")
     return tuple(dict.fromkeys(names))
+
+
+def _resources(annotations: Fields, annotation: str) -> tuple[str, ...]:
+    return tuple(VCORE if each == CPU else each for each in _names(annotations, annotation))
 
 
 def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) -> JsonObject:
@@ -198,7 +191,7 @@ def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) 
         metadata["namespace"] = group.namespace
     metadata["labels"], metadata["annotations"] = _prefixed(labels), _prefixed(annotations)
     spec = {"min": _quantities(group.min), "max": _quantities(group.max)}
-    manifest = {"apiVersion": _API_VERSION, "kind": _KIND, "metadata": metadata, "spec": spec}
+    manifest = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": _KIND, "metadata": metadata, "spec": spec}
     used = group.reported_used if status is None else status.used
     return {**manifest, "status": {"used": _quantities(used)}} if used else manifest
 
@@ -208,10 +201,60 @@ def _prefixed(fields: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _quantities(amounts: Resource) -> dict[str, str]:
-    if CPU in amounts:
-        raise RequestError(
-            "amounts", amounts, f"the resource {CPU!r} is named; expected {VCORE!r}, in thousandths of a core"
-        )
-    if not all(0 <= amount <= MAX_QUANTITY for amount in amounts.values()):
-        raise RequestError("amounts", amounts, f"expected amounts from 0 to {MAX_QUANTITY}")
+    if CPU in amounts or not all(0 <= amount <= MAX_QUANTITY for amount in amounts.values()):
+        reason = f"expected amounts from 0 to {MAX_QUANTITY}, and {VCORE!r}, in thousandths of a core, for {CPU!r}"
+        raise RequestError("amounts", amounts, reason)
     return {CPU if name == VCORE else name: format_amount(name, amount) for name, amount in amounts.items()}
+
+
+# Manifests as the elastic groups of a configuration.
+
+#: The places of the fields of a group in its manifest.
+_MANIFEST_FIELDS: Final[Mapping[str, Path]] = {
+    "name": ("metadata", "name"),
+    "parent": ("metadata", "labels", f"{_PREFIX}parent"),
+    "treeid": ("metadata", "labels", f"{_PREFIX}tree-id"),
+    "sharedweight": ("metadata", "annotations", f"{_PREFIX}shared-weight"),
+    "namespaces": ("metadata", "annotations", f"{_PREFIX}namespaces"),
+    "min": ("spec", "min"),
+    "max": ("spec", "max"),
+}
+
+
+@final
+class _ManifestFormat(DocumentFormat):
+    __slots__ = ()
+
+    def recognises(self, data: Value) -> bool:
+        """Return whether the data of a group are a manifest, and not its fields."""
+        return isinstance(data, dict) and not data.keys().isdisjoint(("apiVersion", "kind", "metadata", "spec"))
+
+    def read(self, document: Document, data: Value, path: Path) -> ReadDocument:
+        """Return the group of a manifest."""
+        group, errors = _review(_plain(data))
+        for error in errors:
+            document.report((*path, *error.path), "manifest-invalid", str(error))
+        for rule, reason in refusals_of_amounts(group):
+            # The other rules are applied to the configuration, which does not contain the reported usage.
+            if rule == "max_below_used":
+                document.report((*path, "status", "used"), "elastic-max-below-used", reason)
+        moved = {(*path, field): (*path, *at) for field, at in _MANIFEST_FIELDS.items()}
+        fields = {name: getattr(group, name) for name in ElasticGroupConfig.__dataclass_fields__}
+        try:
+            value = ElasticGroupConfig(**{**fields, "tree_id": group.tree_id or ""})
+        except RequestError as refusal:
+            document.report(path, "manifest-invalid", str(refusal))
+            return ReadDocument(None, moved, (path,))
+        return ReadDocument(value, moved, tuple((*path, *error.path) for error in errors))
+
+
+FORMAT: Final = _ManifestFormat()
+
+
+def _plain(value: Value) -> Json:
+    """Return data with texts of the built-in type."""
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_plain, value))
+    return str(value) if isinstance(value, str) else value

@@ -16,16 +16,19 @@ exact.
 
 There are two differences. Kubernetes reads a sign, a point or a suffix without any digit as 0; here it is an error, as
 in the pattern with which Kubernetes describes quantities. And extremely long numbers (a text of more than 600
-characters, a value of more than 100 digits before the point) are errors, because computing them takes too long.
+characters, a value of more than 100 digits before the point, an exponent of more than 10 digits) are errors, because
+computing them takes too long.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_UP, Context, Decimal
-from typing import Final, NamedTuple
+from functools import reduce
+from typing import Final, NamedTuple, TypeAlias
 
 from ugm.errors import QuantityError, RequestError, UgmError, printable
 from ugm.identity import MAX_NAME, ROOT, canonical_path
@@ -36,7 +39,10 @@ __all__ = ["CPU", "Fields", "ManifestError", "parse_quantity", "read_manifest", 
 #: The name of ``vcore`` in Kubernetes.
 CPU: Final = "cpu"
 
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
+#: The names of fields, and the positions in lists, that lead to a value.
+Path: TypeAlias = tuple[str | int, ...]
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 
 #: Shortens values: with YAML aliases, a small manifest may have a very large representation.
 _SHORT: Final = reprlib.Repr()
@@ -48,18 +54,32 @@ class ManifestError(UgmError, ValueError):
     """A value in a manifest is not valid.
 
     Attributes:
-        place: the place in the manifest.
+        path: the names of fields, and the positions in lists, that lead to the value.
+        place: the same as a text.
         value: the value found there; None if there is none.
         reason: the problem, as the end of a sentence.
     """
 
     code = "manifest-invalid"
 
-    def __init__(self, place: str, value: object, reason: str) -> None:
-        super().__init__(place, value, reason)
-        self.place: Final = place
+    def __init__(self, path: Path, value: object, reason: str) -> None:
+        super().__init__(path, value, reason)
+        self.path: Final = path
         self.value: Final = value
         self.reason: Final = reason
+
+    @property
+    def place(self) -> str:
+        """The place in the manifest.
+
+        >>> ManifestError(("metadata", "labels", "yunikorn.apache.org/queue"), "", "").place
+        'metadata.labels[yunikorn.apache.org/queue]'
+        """
+        parts = (
+            f".{part}" if isinstance(part, str) and _PLAIN.fullmatch(part) else f"[{str(part)[:MAX_NAME]}]"
+            for part in self.path
+        )
+        return "".join(parts).removeprefix(".")
 
     def __str__(self) -> str:
         # The place may contain a key with a lone surrogate, which cannot be encoded.
@@ -70,25 +90,12 @@ class Fields(NamedTuple):
     """A mapping in a manifest, whose fields are checked when they are read."""
 
     values: Mapping[str, object]
-    #: The place of the mapping; empty for the manifest itself.
-    place: str = ""
-
-    def place_of(self, name: object) -> str:
-        """Return the place of a field.
-
-        >>> labels = Fields({}, "metadata.labels")
-        >>> labels.place_of("queue"), labels.place_of("yunikorn.apache.org/queue")
-        ('metadata.labels.queue', 'metadata.labels[yunikorn.apache.org/queue]')
-        """
-        if not isinstance(name, str):
-            return f"{self.place}[{_SHORT.repr(name)}]"
-        if not _PLAIN.fullmatch(name) or len(name) > MAX_NAME:
-            return f"{self.place}[{name[:MAX_NAME]}]"
-        return f"{self.place}.{name}" if self.place else name
+    #: The path of the mapping in the manifest.
+    path: Path = ()
 
     def error(self, name: str, reason: str) -> ManifestError:
         """Return the error of a field."""
-        return ManifestError(self.place_of(name), self.values.get(name), reason)
+        return ManifestError((*self.path, name), self.values.get(name), reason)
 
     def mapping(self, name: str) -> Fields:
         """Return the mapping in a field; empty if the field is absent.
@@ -99,7 +106,7 @@ class Fields(NamedTuple):
         value = self.values.get(name)
         if value is not None and not isinstance(value, Mapping):
             raise self.error(name, "expected a mapping")
-        return Fields(value or {}, self.place_of(name))
+        return Fields(value or {}, (*self.path, name))
 
     def at(self, path: Iterable[str]) -> Fields:
         """Return the mapping at a path of fields; empty if one of them is absent.
@@ -108,12 +115,9 @@ class Fields(NamedTuple):
             ManifestError: a value on the path is not a mapping.
 
         >>> Fields({"spec": {"template": {"kind": "Pod"}}}).at(["spec", "template"])
-        Fields(values={'kind': 'Pod'}, place='spec.template')
+        Fields(values={'kind': 'Pod'}, path=('spec', 'template'))
         """
-        found = self
-        for name in path:
-            found = found.mapping(name)
-        return found
+        return reduce(Fields.mapping, path, self)
 
     def mappings(self, name: str) -> list[Fields]:
         """Return the list of mappings in a field; empty if the field is absent.
@@ -124,10 +128,10 @@ class Fields(NamedTuple):
         value = self.values.get(name)
         if value is not None and not isinstance(value, list | tuple):
             raise self.error(name, "expected a list")
-        elements = [Fields(element, f"{self.place_of(name)}[{at}]") for at, element in enumerate(value or ())]
+        elements = [Fields(element, (*self.path, name, at)) for at, element in enumerate(value or ())]
         for element in elements:
             if not isinstance(element.values, Mapping):
-                raise ManifestError(element.place, element.values, "expected a mapping")
+                raise ManifestError(element.path, element.values, "expected a mapping")
         return elements
 
     def text(self, name: str) -> str | None:
@@ -168,6 +172,14 @@ class Fields(NamedTuple):
             raise self.error(name, "expected queue names separated by single dots") from None
         return queue
 
+    def json(self, name: str) -> object:
+        """Return a field; if it is a text in JSON, the value of the text, with numbers as texts."""
+        value = self.values.get(name)
+        try:
+            return json.loads(value, parse_int=str, parse_float=str, parse_constant=str)  # type: ignore[arg-type] # see below
+        except (json.JSONDecodeError, RecursionError, TypeError):
+            return value
+
     def amounts(self) -> Resource:
         """Return the quantities of all fields in base units; ``cpu`` becomes ``vcore``, other names stay as they are.
 
@@ -175,15 +187,21 @@ class Fields(NamedTuple):
             ManifestError: a value is not a quantity, is negative, or exceeds a signed 64-bit integer, which Kubernetes
                 uses for amounts.
         """
-        return Resource({VCORE if name == CPU else name: self._amount(name) for name in self.values})
+        for name in self.values:
+            if type(name) is not str or not 0 < len(name) <= MAX_RESOURCE_NAME:
+                raise self.error(name, "expected a resource name of 1 to 256 characters")
+            if name == VCORE:
+                raise self.error(name, f"unknown resource in Kubernetes; expected {CPU!r}")
+        return Resource({VCORE if name == CPU else name: self.quantity(name, cpu=name == CPU) for name in self.values})
 
-    def _amount(self, name: str) -> int:
-        if type(name) is not str or not 0 < len(name) <= MAX_RESOURCE_NAME:
-            raise self.error(name, "expected a resource name of 1 to 256 characters")
-        if name == VCORE:
-            raise self.error(name, f"unknown resource in Kubernetes; expected {CPU!r}")
+    def quantity(self, name: str, *, cpu: bool) -> int:
+        """Return the quantity in a field in base units; see `parse_quantity`.
+
+        Raises:
+            ManifestError: as for `amounts`.
+        """
         try:
-            amount = parse_quantity(self.values[name], cpu=name == CPU)
+            amount = parse_quantity(self.values[name], cpu=cpu)
         except QuantityError as error:
             raise self.error(name, error.reason) from error
         if amount < 0:
@@ -202,9 +220,9 @@ def read_manifest(manifest: Mapping[str, object], kind: str) -> Fields:
         ManifestError: the manifest is not a mapping, or has another kind.
     """
     if not isinstance(manifest, Mapping):
-        raise ManifestError("manifest", manifest, "expected a mapping")
+        raise ManifestError(("manifest",), manifest, "expected a mapping")
     if manifest.get("kind") not in (None, kind):
-        raise ManifestError("kind", manifest["kind"], f"expected {kind!r}")
+        raise ManifestError(("kind",), manifest["kind"], f"expected {kind!r}")
     return Fields(manifest)
 
 
@@ -217,7 +235,7 @@ def read_object(manifest: Mapping[str, object], kind: str) -> tuple[str, Fields]
     metadata = read_manifest(manifest, kind).mapping("metadata")
     name = metadata.name("name")
     if name is None:
-        raise ManifestError(metadata.place_of("name"), None, "expected a name")
+        raise ManifestError((*metadata.path, "name"), None, "expected a name")
     return name, metadata
 
 
@@ -228,18 +246,15 @@ _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _NANO: Final = Decimal("1e-9")
 #: The value to which Kubernetes caps quantities with a binary suffix.
 _BINARY_CAP: Final = Decimal(2**63 - 1)
-#: Kubernetes stores an exponent in 32 bits.
-_MAX_EXPONENT: Final = 2**31 - 1
 
 #: A bound on the time of `int`, which is quadratic in the length of a text, and on what it accepts.
 _MAX_LENGTH: Final = 600
 #: Digits before the point; a signed 64-bit integer has 19.
 _MAX_DIGITS: Final = 100
-_TOO_LARGE: Final = f"more than {_MAX_DIGITS} digits before the point"
 #: Rounds away from zero. Products of numbers within `_MAX_LENGTH` are exact.
 _CONTEXT: Final = Context(prec=2 * _MAX_LENGTH, rounding=ROUND_UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
-_QUANTITY: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:[eE]([+-]?[0-9]+)|([A-Za-z]*))")
+_QUANTITY: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:[eE]([+-]?[0-9]{1,10})|([A-Za-z]*))")
 
 
 def parse_quantity(quantity: object, *, cpu: bool = False) -> int:
@@ -266,13 +281,11 @@ def parse_quantity(quantity: object, *, cpu: bool = False) -> int:
     if found is None:
         raise QuantityError(text, "expected a number and at most one suffix")
     number, exponent, suffix = found.groups(default="")
-    if abs(int(exponent or 0)) > _MAX_EXPONENT:
-        raise QuantityError(text, "the exponent has more than 32 bits")
     if suffix not in _DECIMAL and suffix not in _BINARY:
         raise QuantityError(text, f"unknown suffix {suffix!r}")
     value = Decimal(f"{number}e{exponent or _DECIMAL.get(suffix, 0)}")
     if value and value.adjusted() >= _MAX_DIGITS:
-        raise QuantityError(text, _TOO_LARGE)
+        raise QuantityError(text, f"more than {_MAX_DIGITS} digits before the point")
     value = _CONTEXT.quantize(_CONTEXT.multiply(value, Decimal(2 ** _BINARY.get(suffix, 0))), _NANO)
     if suffix in _BINARY:
         value = max(min(value, _BINARY_CAP), -_BINARY_CAP)
@@ -283,9 +296,6 @@ def _text(quantity: object) -> str:
     """Return a quantity as it is written in a manifest."""
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
         raise QuantityError(type(quantity).__name__, "expected a text or a number")
-    # Python raises an error of its own when it converts a very long integer to text.
-    if isinstance(quantity, int) and quantity.bit_length() > 4 * _MAX_DIGITS:
-        raise QuantityError(f"integer of {quantity.bit_length()} bits", _TOO_LARGE)
     text = quantity if isinstance(quantity, str) else repr(quantity)
     if len(text) > _MAX_LENGTH:
         raise QuantityError(f"{text[:20]}...", f"more than {_MAX_LENGTH} characters")

@@ -28,8 +28,7 @@ An amount of a known variant is counted for the family and for the variant; see 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, final
@@ -37,9 +36,8 @@ from typing import Final, Literal, NamedTuple, final
 from ugm.arguments import require_mapping
 from ugm.errors import RequestError
 from ugm.families import SEPARATOR, family_name
-from ugm.identity import MAX_NAME
-from ugm.kubernetes.manifests import CPU, Fields, ManifestError, read_manifest, read_object
-from ugm.resources import MEMORY, Resource
+from ugm.kubernetes.manifests import Fields, read_manifest, read_object
+from ugm.resources import MEMORY, VCORE, Resource
 
 __all__ = [
     "NOTHING",
@@ -50,26 +48,10 @@ __all__ = [
     "read_namespace",
     "read_pod",
     "require_variants",
-    "required_values",
-    "with_variants",
 ]
 
 #: No rules, or no labels.
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-#: The namespace of a pod that names none.
-DEFAULT_NAMESPACE: Final = "default"
-
-#: The labels and annotations that may hold an application id and a queue, in order of precedence.
-_APPLICATION_ID: Final = (
-    ("labels", "yunikorn.apache.org/app-id"),
-    ("annotations", "yunikorn.apache.org/app-id"),
-    ("labels", "applicationId"),
-)
-_QUEUE: Final = (
-    ("labels", "yunikorn.apache.org/queue"),
-    ("annotations", "yunikorn.apache.org/queue"),
-    ("labels", "queue"),
-)
 
 #: The length of the namespace in the application id of a single pod; with the uid the id has at most 63 characters.
 _NAMESPACE_LENGTH: Final = 26
@@ -124,31 +106,29 @@ def read_pod(
         raise RequestError("generated_ids", generated_ids, "expected 'namespace' or 'pod'")
     usage = pod_usage(manifest, variants)
     metadata = Fields(manifest).mapping("metadata")
-    terms = _namespace(metadata, namespace)
+    named = metadata.name("namespace")
+    terms = NamespaceTerms(named or "default") if namespace is None else namespace
+    if named not in (None, terms.name):
+        raise RequestError("namespace", terms.name, f"the pod is in {named!r}")
     name, uid = metadata.name("name"), metadata.name("uid")
-    application_id = _first(metadata.mapping(kind).name(field) for kind, field in _APPLICATION_ID)
+    application_id = _labelled(metadata, Fields.name, "app-id", "applicationId")
     if application_id is None and generated_ids == "pod":
         if uid is None:
-            raise ManifestError("metadata.uid", None, "a generated application id needs the uid of the pod")
+            raise metadata.error("uid", "a generated application id needs the uid of the pod")
         application_id = f"{terms.name[:_NAMESPACE_LENGTH]}-{uid}"
     application_id = application_id or f"yunikorn-{terms.name}-autogen"
-    if len(application_id) > MAX_NAME:
-        raise ManifestError("metadata", application_id, f"expected an application id of 1 to {MAX_NAME} characters")
-    queue = _first(metadata.mapping(kind).queue(field) for kind, field in _QUEUE)
+    queue = _labelled(metadata, Fields.queue, "queue", "queue")
     return PodTerms(application_id, queue, usage, name, uid, terms)
 
 
-def _namespace(metadata: Fields, given: NamespaceTerms | None) -> NamespaceTerms:
-    name = metadata.name("namespace")
-    if given is None:
-        return NamespaceTerms(name or DEFAULT_NAMESPACE)
-    if name not in (None, given.name):
-        raise RequestError("namespace", given.name, f"the pod is in {name!r}")
-    return given
-
-
-def _first(values: Iterable[str | None]) -> str | None:
-    return next((value for value in values if value is not None), None)
+def _labelled(metadata: Fields, read: Callable[[Fields, str], str | None], name: str, old_label: str) -> str | None:
+    """Return a value from the first of the labels and annotations that may hold it."""
+    name = f"yunikorn.apache.org/{name}"
+    for kind, field in (("labels", name), ("annotations", name), ("labels", old_label)):
+        value = read(metadata.mapping(kind), field)
+        if value is not None:
+            return value
+    return None
 
 
 def pod_usage(
@@ -178,11 +158,9 @@ def pod_usage(
     spec = read_manifest(manifest, "Pod").mapping("spec")
     if not spec.mappings("containers"):
         raise spec.error("containers", "expected at least one container")
-    containers = _containers(spec)
-    requests, limits = (spec.mapping("resources").mapping(kind).amounts() for kind in ("requests", "limits"))
-    usage = Resource({**limits, **containers, **requests}) + spec.mapping("overhead").amounts()
-    return with_variants(
-        usage, variants, lambda label: required_values(spec, label) or {node_labels.get(label)} - {None}
+    usage = _requested(spec, _containers(spec)) + spec.mapping("overhead").amounts()
+    return _with_variants(
+        usage, variants, lambda label: _required_values(spec, label) or {node_labels.get(label)} - {None}
     )
 
 
@@ -199,25 +177,21 @@ def _containers(spec: Fields) -> Resource:
     return _largest(running, peak)
 
 
-def _requested(container: Fields) -> Resource:
-    """Return the requests of a container; a resource without a request has the amount of its limit."""
-    limits, requests = (container.mapping("resources").mapping(kind).amounts() for kind in ("limits", "requests"))
-    return Resource({**limits, **requests})
+def _requested(spec: Fields, parts: Resource = Resource()) -> Resource:  # noqa: B008 - a value
+    """Return the requests of a container or a pod. Without one, the amount is that of its parts, or else its limit."""
+    limits, requests = (spec.mapping("resources").mapping(kind).amounts() for kind in ("limits", "requests"))
+    return Resource({**limits, **parts, **requests})
 
 
 def _largest(one: Resource, other: Resource) -> Resource:
     return Resource({name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}})
 
 
-#: The tags that placement rules read.
-NAMESPACE_TAG: Final = "namespace"
-PARENT_TAG: Final = "namespace.parentqueue"
-
 _QUOTA: Final = "yunikorn.apache.org/namespace.quota"
 _PARENT: Final = "yunikorn.apache.org/parentqueue"
 #: The resource of each deprecated annotation.
 _DEPRECATED: Final = {
-    "yunikorn.apache.org/namespace.max.cpu": CPU,
+    "yunikorn.apache.org/namespace.max.cpu": VCORE,
     "yunikorn.apache.org/namespace.max.memory": MEMORY,
 }
 
@@ -238,8 +212,8 @@ class NamespaceTerms(NamedTuple):
         >>> NamespaceTerms("finance", parent_queue="root.production").tags
         {'namespace': 'finance', 'namespace.parentqueue': 'root.production'}
         """
-        tags = {NAMESPACE_TAG: self.name}
-        return tags if self.parent_queue is None else {**tags, PARENT_TAG: self.parent_queue}
+        tags = {"namespace": self.name}
+        return tags if self.parent_queue is None else {**tags, "namespace.parentqueue": self.parent_queue}
 
 
 def read_namespace(manifest: Mapping[str, object]) -> NamespaceTerms:
@@ -258,33 +232,17 @@ def read_namespace(manifest: Mapping[str, object]) -> NamespaceTerms:
 
 
 def _quota(annotations: Fields) -> Resource | None:
-    text = annotations.text(_QUOTA)
-    limits = _deprecated(annotations) if text is None else _parse(text, annotations).amounts()
-    return limits or None
-
-
-def _deprecated(annotations: Fields) -> Resource:
-    limits = Resource()
-    for annotation, resource in _DEPRECATED.items():
-        text = annotations.text(annotation)
-        if text is not None:
-            try:
-                limits += Fields({resource: text}).amounts()
-            except ManifestError as error:
-                # The error names the annotation, not the resource in it.
-                raise annotations.error(annotation, error.reason) from error
-    return limits
-
-
-def _parse(text: str, annotations: Fields) -> Fields:
-    """Return the fields of the JSON object in the annotation of the quota, with numbers as texts."""
-    try:
-        quota = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
-    except (json.JSONDecodeError, RecursionError):
-        quota = None
+    if annotations.text(_QUOTA) is None:
+        limits = {
+            resource: annotations.quantity(name, cpu=resource == VCORE)
+            for name, resource in _DEPRECATED.items()
+            if annotations.text(name) is not None
+        }
+        return Resource(limits) if limits else None
+    quota = annotations.json(_QUOTA)
     if not isinstance(quota, dict):
         raise annotations.error(_QUOTA, "expected a JSON object of quantities")
-    return Fields(quota, annotations.place_of(_QUOTA))
+    return Fields(quota, (*annotations.path, _QUOTA)).amounts() or None
 
 
 _AFFINITY: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
@@ -308,14 +266,14 @@ def node_offers(manifest: Mapping[str, object], variants: Mapping[str, str] = NO
     node = read_manifest(manifest, "Node")
     metadata, labels = node.mapping("metadata"), node.at(("metadata", "labels"))
     allocatable = node.at(("status", "allocatable")).amounts()
-    offers = with_variants(allocatable, variants, lambda label: {labels.text(label)} - {None})
+    offers = _with_variants(allocatable, variants, lambda label: {labels.text(label)} - {None})
     for family in {family_name(variant) for variant in variants.values()}:
         if offers.get(family) and not any(name.startswith(f"{family}{SEPARATOR}") for name in offers):
             raise metadata.error("labels", f"expected one of those that name variants of {family}")
     return offers
 
 
-def with_variants(
+def _with_variants(
     amounts: Resource, variants: Mapping[str, str], values_of: Callable[[str], Collection[object]]
 ) -> Resource:
     """Return amounts with those of variants: if all possible values of the labels of a family stand for one variant.
@@ -355,7 +313,7 @@ def require_variants(variants: object) -> dict[str, str]:
     return rules
 
 
-def required_values(spec: Fields, label: str) -> set[str]:
+def _required_values(spec: Fields, label: str) -> set[str]:
     """Return the values of a label that the node of a pod must have; empty if other values are possible.
 
     Raises:

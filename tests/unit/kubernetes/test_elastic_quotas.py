@@ -109,7 +109,10 @@ LABEL, NOTE = f"metadata.labels[{PREFIX}/", f"metadata.annotations[{PREFIX}/"
             f"{NOTE}shared-weight].cpu 'x': expected a number and at most one suffix",
         ),
         (manifest(annotations={"namespaces": "x"}), f"{NOTE}namespaces] 'x': expected a JSON list of names"),
-        (manifest(annotations={"namespaces": "[1]"}), f"{NOTE}namespaces] '[1]': expected a list of names"),
+        (
+            manifest(annotations={"namespaces": "[1]"}),
+            f"{NOTE}namespaces] '[1]': expected a list of names of 1 to 256 characters",
+        ),
     ],
 )
 def test_refused(given: dict[str, Any], message: str) -> None:

@@ -58,7 +58,7 @@ def review_of(body: object) -> tuple[Fields, str]:
         ManifestError: the body is not a review with a uid.
     """
     if not isinstance(body, Mapping):
-        raise ManifestError("review", None, "expected a JSON object")
+        raise ManifestError(("review",), None, "expected a JSON object")
     review = Fields(body)
     if (body.get("apiVersion"), body.get("kind")) != (API_VERSION, "AdmissionReview"):
         raise review.error("apiVersion", f"expected an AdmissionReview of {API_VERSION}")
