@@ -19,14 +19,13 @@ recorded configuration of the cluster, because the gateway itself stores none.
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from importlib import import_module
 from math import ceil
 from types import new_class
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ugm.errors import RequestError
 from ugm.identity import UserGroup
@@ -39,11 +38,6 @@ __all__ = ["UsageOf", "limited", "quota_source", "scheduler_usage", "worker_usag
 
 #: The groups of the user, in the recorded configuration of a cluster.
 _GROUPS: Final = "ugm_groups"
-_NO_DATABASE: Final = (
-    "it does not keep its clusters in the database of the gateway (allowed: subclasses of DBBackendBase); for the "
-    "Kubernetes backend, limit the pods with the admission webhook"
-)
-_OWN_START: Final = "its own start_cluster would not be called; derive the class from limited(...) instead"
 #: The requests after which a user is warned that workers have to wait.
 _SCALING: Final = ("/scale", "/adapt")
 
@@ -58,30 +52,9 @@ _Config: TypeAlias = Any
 _Cluster: TypeAlias = Any
 _Worker: TypeAlias = Any
 _Record: TypeAlias = Any
-#: The web application, with its ``middlewares``.
-_Application: TypeAlias = Any
 
-if TYPE_CHECKING:
-
-    class _DatabaseBackend:
-        """The methods of a backend that are extended."""
-
-        db: Any
-        queue: Any
-        log: logging.Logger
-        task_pool: Any
-        worker_start_failure_limit: int
-
-        async def setup(self, app: _Application) -> None: ...
-        async def on_cluster_heartbeat(self, cluster_name: str, msg: object) -> None: ...
-        async def process_cluster_options(self, user: _User, request: object) -> tuple[object, Any]: ...
-        async def _cluster_to_submitted(self, cluster: _Cluster) -> None: ...
-        async def _cluster_to_stopped(self, cluster: _Cluster) -> None: ...
-        async def _check_cluster_scale(self, cluster: _Cluster) -> None: ...
-        async def _worker_to_submitted(self, worker: _Worker) -> None: ...
-        async def _worker_to_stopped(self, worker: _Worker) -> None: ...
-else:
-    _DatabaseBackend = object
+#: The backend that is extended, a subclass of `DBBackendBase`.
+_Backend: Any = object
 
 #: Returns the resources of a scheduler or worker, from the `ClusterConfig` of its cluster.
 UsageOf: TypeAlias = Callable[[Any], Resource]
@@ -124,9 +97,12 @@ def limited(
     """
     database = import_module("dask_gateway_server.backends.db_base")
     if not issubclass(backend, database.DBBackendBase):
-        raise RequestError("backend", backend.__name__, _NO_DATABASE)
+        reason = "it does not keep its clusters in the database of the gateway (allowed: subclasses of DBBackendBase); "
+        advice = "for the Kubernetes backend, limit the pods with the admission webhook"
+        raise RequestError("backend", backend.__name__, reason + advice)
     if backend.start_cluster is not database.DBBackendBase.start_cluster:
-        raise RequestError("backend", backend.__name__, _OWN_START)
+        reason = "its own start_cluster would not be called; derive the class from limited(...) instead"
+        raise RequestError("backend", backend.__name__, reason)
     public_error = import_module("dask_gateway_server.backends.base").PublicException
     terms = _Terms(source, queue, host, scheduler, worker, poll, database.JobStatus, public_error)
     body = {"_terms": terms, "__module__": __name__, "__doc__": backend.__doc__}
@@ -146,13 +122,13 @@ class _Terms(NamedTuple):
     public_error: type[Exception]
 
 
-class _LimitedBackend(_DatabaseBackend):
+class _LimitedBackend(_Backend):  # type: ignore[misc] # it has no types
     """Asks for a grant between the record of a cluster or worker and its start."""
 
     _terms: _Terms
     _grants: Grants
 
-    async def setup(self, app: _Application) -> None:
+    async def setup(self, app: Any) -> None:  # noqa: ANN401 - the web application
         """Start the backend; nothing is granted before the ledger agrees with the database."""
         self._grants = Grants(self._terms.source, self._terms.host)
         #: The clusters that wait for an answer, and the workers that have one and are about to start.
@@ -268,9 +244,7 @@ class _LimitedBackend(_DatabaseBackend):
         """Put denied clusters and workers into the queue of the gateway again, the oldest first."""
         while True:
             await self._grants.wait(self._terms.poll)
-            records: list[_Record] = []
-            for cluster in self.db.active_clusters():
-                records += [cluster, *cluster.active_workers()]
+            records = [one for each in self.db.active_clusters() for one in (each, *each.active_workers())]
             for one in sorted(filter(self._is_undecided, records), key=lambda one: one.start_time):
                 self.queue.put(one)
 

@@ -33,7 +33,6 @@ from ugm.model import AccountState
 from ugm.partition import (
     AbstractPartition,
     Admission,
-    AllocationRequest,
     AllocationSpec,
     AllocationState,
     OwnedAllocation,
@@ -230,16 +229,12 @@ class Grants:
             self._repair.set()
             raise GrantDeniedError(_NOT_READY, Remedy.SERVICE) from error
         except GrantDeniedError as denial:
-            if waits and denial.decision is not None:
-                await self._request(requests)
+            for one in requests if waits and denial.decision is not None else ():
+                try:
+                    await self.run(lambda partition, one=one: partition.request(one))  # type: ignore[misc]
+                except Exception as error:  # noqa: BLE001 - the host asks again after a while
+                    _LOGGER.warning("%s: %s does not wait: %s", self._host, one.allocation_id, error)
             raise
-
-    async def _request(self, requests: Iterable[AllocationRequest]) -> None:
-        for one in requests:
-            try:
-                await self.run(lambda partition, one=one: partition.request(one))  # type: ignore[misc]
-            except Exception as error:  # noqa: BLE001 - the host asks again after a while
-                _LOGGER.warning("%s: %s does not wait: %s", self._host, one.allocation_id, error)
 
     async def _granted(self, operation: Callable[[AbstractPartition], Admission | Decision]) -> None:
         """Call an operation that grants.

@@ -17,6 +17,7 @@ import hashlib
 import html
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import KW_ONLY, dataclass, field
 from inspect import isawaitable
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -114,27 +115,18 @@ def limit_servers(
     return limits
 
 
+@dataclass(slots=True, eq=False)
 class ServerLimits:
-    """The limits of the servers of a hub. Use `limit_servers`.
+    """The limits of the servers of a hub. Use `limit_servers`, whose arguments are the same."""
 
-    Attributes:
-        grants: the grants of the hub.
-    """
-
-    def __init__(
-        self,
-        grants: Grants,
-        *,
-        usage: _Usage = server_usage,
-        queue: str = "",
-        duration: Callable[[HubSpawner], int | None] | None = None,
-    ) -> None:
-        self.grants: Final = grants
-        self._usage: Final = usage
-        self._queue: Final = queue
-        self._duration: Final = duration or (lambda _spawner: None)
-        self._hooks: Final[set[_Hook]] = set()
-        self._task: asyncio.Task[None] | None = None
+    #: The grants of the hub.
+    grants: Grants
+    _: KW_ONLY
+    usage: _Usage = server_usage
+    queue: str = ""
+    duration: Callable[[HubSpawner], int | None] | None = None
+    _hooks: set[_Hook] = field(default_factory=set, init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
 
     def options_form(self, form: _Form | None = None) -> Callable[[HubSpawner], Awaitable[str]]:
         """Return a form for ``c.Spawner.options_form`` that begins with the amounts that the user may still start.
@@ -152,7 +144,7 @@ class ServerLimits:
 
     async def _remaining(self, spawner: HubSpawner) -> str:
         try:
-            text = await self.grants.remaining_text(_user_group(spawner.user), self._queue)
+            text = await self.grants.remaining_text(_user_group(spawner.user), self.queue)
         except RequestError:
             spawner.log.exception("the remaining amounts cannot be shown")
             text = ""
@@ -179,10 +171,10 @@ class ServerLimits:
     async def _grant(self, name: str, spec: AllocationSpec, spawner: HubSpawner) -> None:
         user = _user_group(spawner.user)
         try:
-            await self.grants.grant(name, user, self._queue, [spec])
+            await self.grants.grant(name, user, self.queue, [spec])
         except RequestError:  # perhaps the ledger still has an earlier server of this name
             await self.grants.end(name)
-            await self.grants.grant(name, user, self._queue, [spec])
+            await self.grants.grant(name, user, self.queue, [spec])
 
     async def end(self, spawner: HubSpawner) -> None:
         """End the grant of a server that has stopped or has failed to start."""
@@ -203,7 +195,7 @@ class ServerLimits:
                 starting.append(name)
             elif spawner.server is not None:
                 spec = AllocationSpec(name, held[name].allocation.usage) if name in held else await self._found(spawner)
-                running.append(RunningApplication(name, _user_group(spawner.user), self._queue, [spec]))
+                running.append(RunningApplication(name, _user_group(spawner.user), self.queue, [spec]))
         return Work(running, starting)
 
     async def _found(self, spawner: HubSpawner) -> AllocationSpec:
@@ -217,8 +209,9 @@ class ServerLimits:
     async def _spec(self, spawner: HubSpawner) -> AllocationSpec:
         if load := getattr(spawner, "load_user_options", None):  # KubeSpawner applies the chosen profile after the hook
             await load()
-        usage = await _result(self._usage(spawner))
-        return AllocationSpec(_server_id(spawner), usage, duration=self._duration(spawner))
+        usage = await _result(self.usage(spawner))
+        duration = None if self.duration is None else self.duration(spawner)
+        return AllocationSpec(_server_id(spawner), usage, duration=duration)
 
     # Installation
 
@@ -261,11 +254,8 @@ class ServerLimits:
             sections = [hub.config.get(kind.__name__, {}) for kind in hub.spawner_class.mro()]
             hook = next((section[name] for section in sections if name in section), None)
             if hook not in self._hooks:
-                raise RequestError(
-                    name,
-                    hook,
-                    "this hook would replace the limits of the servers; set it before limit_servers is called",
-                )
+                reason = "this hook would replace the limits of the servers; set it before limit_servers is called"
+                raise RequestError(name, hook, reason)
 
     def _known(self, hook: _Hook) -> _Hook:
         self._hooks.add(hook)

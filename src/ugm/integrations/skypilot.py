@@ -219,9 +219,7 @@ async def _serve(clusters: Clusters, options: argparse.Namespace) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("ugm.integrations.skypilot", description="Quotas for the clusters of SkyPilot.")
     add = parser.add_argument
-    add(
-        "command", choices=("serve", "reconcile"), help="serve the policy, or read the clusters from the standard input"
-    )
+    add("command", choices=("serve", "reconcile"), help="serve the policy, or read clusters from the standard input")
     add("config", nargs="?", help="the configuration with the limits, instead of a service")
     add("--store", metavar="FILE", help="keeps grants and used budgets")
     add("--service", metavar="ADDRESSES", help="the quota service, as for ugm.connect")

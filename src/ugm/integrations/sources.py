@@ -9,7 +9,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from ugm import Partition
 from ugm.config import load_config
@@ -61,12 +61,12 @@ def quota_source(
     if service is not None:
         if (store, partition, page) != (None, None, None):
             raise RequestError("service", service, "the service has its own store, partition and page; expected none")
-        return _Source(partial(_connected, service, token_file, deadline))
+        return _opening(partial(_connected, service, token_file, deadline))
     if token_file is not None:
         raise RequestError("token_file", str(token_file), "expected none without a service")
     loaded = load_config(cast("str | PathLike[str]", config))
     chosen = loaded.partition() if partition is None else loaded.partition(partition)
-    return _Source(partial(_opened, chosen, None if store is None else Path(store).absolute(), page))
+    return _opening(partial(_opened, chosen, None if store is None else Path(store).absolute(), page))
 
 
 async def _opened(config: PartitionConfig, store: Path | None, page: int | None) -> AbstractPartition:
@@ -112,18 +112,14 @@ async def _connected(addresses: str, token_file: str | PathLike[str] | None, dea
     return cast("AbstractPartition", await connect_async(addresses, token=token.strip(), deadline=deadline))
 
 
-class _Source:
-    """Opens a partition with the first call, and again with later ones until it succeeds."""
+def _opening(open_partition: PartitionSource) -> PartitionSource:
+    """Return a function that opens a partition with the first call, and with later ones until it succeeds."""
+    lock, opened = asyncio.Lock(), list[AbstractPartition]()
 
-    __slots__ = ("_lock", "_open", "_partition")
+    async def source() -> AbstractPartition:
+        async with lock:
+            if not opened:
+                opened.append(await open_partition())
+        return opened[0]
 
-    def __init__(self, open_partition: Callable[[], Awaitable[AbstractPartition]]) -> None:
-        self._open: Final = open_partition
-        self._lock: Final = asyncio.Lock()
-        self._partition: AbstractPartition | None = None
-
-    async def __call__(self) -> AbstractPartition:
-        async with self._lock:
-            if self._partition is None:
-                self._partition = await self._open()
-        return self._partition
+    return source

@@ -20,7 +20,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from ugm._json_values import JsonObject
 from ugm.decision import Decision, amount_for_people
@@ -169,30 +169,17 @@ _DEADLINE: Final = 3.0
 _LATE: Final = "The quota service does not answer. Try again in a few minutes."
 
 
-class PodAdmission:
-    """Answers reviews.
+class PodAdmission(NamedTuple):
+    """Answers reviews."""
 
-    Args:
-        grants: the grants of the cluster.
-        find_namespace: returns the settings of a namespace.
-        policy: the pods that are charged, and their owners.
-        variants: as for `ugm.kubernetes.pod_usage`.
-
-    Attributes:
-        grants: the grants of the cluster.
-    """
-
-    def __init__(
-        self,
-        grants: Grants,
-        find_namespace: FindNamespace,
-        policy: OwnerPolicy,
-        variants: Mapping[str, str] = NOTHING,
-    ) -> None:
-        self.grants: Final = grants
-        self._variants: Final = variants
-        self._find_namespace: Final = find_namespace
-        self._policy: Final = policy
+    #: The grants of the cluster.
+    grants: Grants
+    #: Returns the settings of a namespace.
+    find_namespace: FindNamespace
+    #: The pods that are charged, and their owners.
+    policy: OwnerPolicy
+    #: As for `ugm.kubernetes.pod_usage`.
+    variants: Mapping[str, str] = NOTHING
 
     async def answer(self, request: Fields) -> JsonObject:
         """Return the answer to the request of a review. It is a denial if anything fails."""
@@ -214,7 +201,7 @@ class PodAdmission:
             GrantDeniedError: it is denied.
             ManifestError: a manifest is invalid.
         """
-        if review.namespace in self._policy.exempt:
+        if review.namespace in self.policy.exempt:
             return []
         match review:
             case Review(operation="CREATE", kind=("", "Pod"), sub_resource=""):
@@ -228,7 +215,7 @@ class PodAdmission:
     # Pods
 
     async def _create(self, review: Review) -> list[str]:
-        owner = self._policy.owner_of_pod(review.creator, review.object, review.namespace)
+        owner = self.policy.owner_of_pod(review.creator, review.object, review.namespace)
         pod = await self._read_pod(review.object, review.namespace)
         usage, duration = pod.usage + ONE_POD, deadline_of(review.object.mapping("spec"))
         if review.is_dry_run:
@@ -245,7 +232,7 @@ class PodAdmission:
 
     async def _resize(self, review: Review) -> list[str]:
         name = review.object.mapping("metadata").name("uid") or ""
-        before, after = (pod_usage(pod.values, self._variants) for pod in (review.before, review.object))
+        before, after = (pod_usage(pod.values, self.variants) for pod in (review.before, review.object))
         growth = Resource({key: more for key, amount in (after - before).items() if (more := max(amount, 0))})
         if review.is_dry_run and growth:
             return _require(await self._check(self.grants.ledger_id(name), growth))
@@ -276,7 +263,7 @@ class PodAdmission:
         if is_update and before.values == template.values:
             return []
         kept = before if is_update else None
-        owner = self._policy.owner_of_template(review.creator, template, review.namespace, kept)
+        owner = self.policy.owner_of_template(review.creator, template, review.namespace, kept)
         pod = await self._read_pod(template, review.namespace)
         subject = await self._subject(owner, pod)
         if owner.name == review.creator.name:
@@ -311,7 +298,7 @@ class PodAdmission:
     # Queries
 
     async def _read_pod(self, pod: Fields, namespace: str) -> PodTerms:
-        return read_pod(pod.values, await self._find_namespace(namespace), variants=self._variants)
+        return read_pod(pod.values, await self.find_namespace(namespace), variants=self.variants)
 
     async def _check(self, subject: Subject, usage: Resource, duration: int | None = None) -> Decision:
         return await self.grants.run(lambda partition: partition.check(subject, usage, duration=duration))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from ugm.errors import RequestError, UgmError
@@ -29,34 +30,25 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 ListObjects: TypeAlias = Callable[[str], Awaitable[Sequence[Mapping[str, Any]]]]
 
 
+@dataclass(slots=True, eq=False)
 class Watcher:
-    """Makes the ledger agree with the pods of a cluster.
+    """Makes the ledger agree with the pods of a cluster."""
 
-    Args:
-        grants: the grants of the cluster.
-        list_objects: lists the pods and namespaces.
-        policy: the pods that are charged, and their owners.
-        variants: as for `ugm.kubernetes.pod_usage`. A pod that runs uses the variant of its node.
-    """
-
-    def __init__(
-        self,
-        grants: Grants,
-        list_objects: ListObjects,
-        policy: OwnerPolicy,
-        variants: Mapping[str, str] = NOTHING,
-    ) -> None:
-        self._grants: Final = grants
-        self._list_objects: Final = list_objects
-        self._policy: Final = policy
-        self._variants: Final = variants
-        self._namespaces: dict[str, Mapping[str, Any]] = {}
-        #: The labels of the nodes, if they may name variants.
-        self._nodes: dict[str, Mapping[str, str]] = {}
-        #: The pods whose charges are confirmed by the last list or by an event after it.
-        self._confirmed: set[str] = set()
-        #: The pods that have ended since the last list. An end may be lost while the quota service is away.
-        self._gone: set[str] = set()
+    #: The grants of the cluster.
+    grants: Grants
+    #: Lists the pods and namespaces.
+    list_objects: ListObjects
+    #: The pods that are charged, and their owners.
+    policy: OwnerPolicy
+    #: As for `ugm.kubernetes.pod_usage`. A pod that runs uses the variant of its node.
+    variants: Mapping[str, str] = field(default_factory=dict)
+    _namespaces: dict[str, Mapping[str, Any]] = field(default_factory=dict, init=False)
+    #: The labels of the nodes, if they may name variants.
+    _nodes: dict[str, Mapping[str, str]] = field(default_factory=dict, init=False)
+    #: The pods whose charges are confirmed by the last list or by an event after it.
+    _confirmed: set[str] = field(default_factory=set, init=False)
+    #: The pods that have ended since the last list. An end may be lost while the quota service is away.
+    _gone: set[str] = field(default_factory=set, init=False)
 
     async def find_namespace(self, name: str) -> NamespaceTerms:
         """Return the settings of a namespace as of the last list, or of now if it is new.
@@ -69,7 +61,7 @@ class Watcher:
         return read_namespace(self._namespaces[name])
 
     async def _read_namespaces(self) -> None:
-        self._namespaces = {one["metadata"]["name"]: one for one in await self._list_objects("/api/v1/namespaces")}
+        self._namespaces = {one["metadata"]["name"]: one for one in await self.list_objects("/api/v1/namespaces")}
 
     # The list
 
@@ -77,16 +69,16 @@ class Watcher:
         """Return the pods that run, for `Grants.keep_reconciled`."""
         gone, self._gone = self._gone, set()
         for uid in gone:
-            await self._grants.end(uid)
+            await self.grants.end(uid)
         await self._read_namespaces()
-        if self._variants:
-            nodes = [one["metadata"] for one in await self._list_objects("/api/v1/nodes")]
+        if self.variants:
+            nodes = [one["metadata"] for one in await self.list_objects("/api/v1/nodes")]
             self._nodes = {one["name"]: one.get("labels", NOTHING) for one in nodes}
-        listed = map(Fields, await self._list_objects("/api/v1/pods"))
+        listed = map(Fields, await self.list_objects("/api/v1/pods"))
         pods = {pod.mapping("metadata").name("uid") or "": pod for pod in listed if self._is_charged(pod)}
         self._confirmed = {*pods}
-        names = [self._grants.ledger_id(uid) for uid in pods]
-        known = {one.application_id: one for one in await self._grants.run(lambda p: p.applications_by_id(names))}
+        names = [self.grants.ledger_id(uid) for uid in pods]
+        known = {one.application_id: one for one in await self.grants.run(lambda p: p.applications_by_id(names))}
         parts = _parts(held)
         running: list[RunningApplication] = []
         for name, (uid, pod) in zip(names, pods.items(), strict=True):
@@ -97,23 +89,23 @@ class Watcher:
         return Work(running, pods.keys() - {one.application_id for one in running})
 
     def _is_charged(self, pod: Fields) -> bool:
-        is_exempt = pod.mapping("metadata").values.get("namespace") in self._policy.exempt
+        is_exempt = pod.mapping("metadata").values.get("namespace") in self.policy.exempt
         return not is_exempt and pod.mapping("status").values.get("phase") not in _FINISHED
 
     async def _running(
         self, uid: str, pod: Fields, known: ApplicationInfo | None, parts: Mapping[str, Resource]
     ) -> RunningApplication:
         labels = self._nodes.get(pod.mapping("spec").name("nodeName") or "", NOTHING)
-        allocations = _split(uid, pod_usage(pod.values, self._variants, labels) + ONE_POD, parts)
+        allocations = _split(uid, pod_usage(pod.values, self.variants, labels) + ONE_POD, parts)
         if known is not None:  # possibly charged after the ledger was read
             return RunningApplication(uid, known.user, known.queue_path, allocations)
         namespace = pod.mapping("metadata").name("namespace") or ""
-        user = self._policy.owner_of_unknown(pod, namespace)
+        user = self.policy.owner_of_unknown(pod, namespace)
         try:
             terms = read_pod(pod.values, await self.find_namespace(namespace))
         except ManifestError:  # the annotations of the namespace are invalid
             terms = read_pod(pod.values, NamespaceTerms(namespace))
-        placement = await self._grants.run(lambda partition: partition.place(user, terms.queue or "", terms.tags))
+        placement = await self.grants.run(lambda partition: partition.place(user, terms.queue or "", terms.tags))
         promised = [allocations[0]._replace(duration=deadline_of(pod.mapping("spec")))]
         return RunningApplication(uid, user, placement.queue_path or "", promised, terms.tags)
 
@@ -129,10 +121,10 @@ class Watcher:
         uid: str = body["metadata"]["uid"]
         if type == "DELETED" or not self._is_charged(Fields(body)):
             self._gone.add(uid)
-            await self._grants.end(uid)
-        elif self._grants.is_ready and uid not in self._confirmed:
+            await self.grants.end(uid)
+        elif self.grants.is_ready and uid not in self._confirmed:
             with suppress(UgmError):  # the next list confirms it
-                await self._grants.confirm(uid)
+                await self.grants.confirm(uid)
                 self._confirmed.add(uid)
 
 
