@@ -1,15 +1,14 @@
 /**
- * The page: it polls the data of the current route, and draws them.
+ * The page: it loads the data of the current route, and draws them.
  */
 
-import { ApiError, get, path } from "./base/api.js";
+import { ApiError, get, getRecent, path } from "./base/api.js";
 import { announce, draw, h } from "./base/dom.js";
 import { clock, counted, resourceName } from "./base/format.js";
-import { live } from "./base/live.js";
-import { Poller } from "./base/polling.js";
+import { live, Poller } from "./base/live.js";
 import { current, follow, link, route } from "./base/route.js";
-import { gauge } from "./parts/bars.js";
 import { Columns, variantsButton } from "./parts/columns.js";
+import { gauge } from "./parts/limits.js";
 import { choice } from "./parts/lists.js";
 import { queues } from "./trees/queues.js";
 import { loadTrees, treeView } from "./trees/trees.js";
@@ -44,10 +43,6 @@ const state = {
   data: null,
   /** When the data were loaded, in seconds since 1970. */
   at: 0,
-  /** When the summary was loaded, and of which partition. */
-  summary: { at: 0, partition: "" },
-  /** The number of polls so far. */
-  polls: 0,
   /** The error of the last poll, or empty. */
   error: "",
   /** Whether the reader has just opened another view or detail, so that the focus moves. */
@@ -67,37 +62,33 @@ const LIVE = 5;
 /** The seconds after which an answer counts as late. */
 const GRACE = 5;
 
-const poller = new Poller(load);
-poller.isPushed = () => live.isConnected;
-live.changed = () => poller.changed();
+const poller = new Poller(load, () => state.data && drawHeader());
 
 /** Load the data of the current route, and draw them. */
 async function load() {
   const address = location.hash;
-  const number = ++state.polls;
+  const number = poller.number;
   try {
-    if (!state.health) state.health = await get("health");
-    if (!correctRoute()) return;
+    state.health ??= /** @type {Health} */ (await get("health"));
+    if (!correctRoute(state.health.partitions)) return;
     const view = VIEWS.get(route.view);
     live.listen(poller.paused || document.hidden ? "" : view?.topic ?? "");
-    const now = Date.now() / 1000;
-    const summary = { at: now, partition: route.partition };
-    const keepsSummary = !live.isConnected && state.data && state.summary.partition === route.partition && now - state.summary.at < SUMMARY;
+    const age = live.isConnected ? 0 : SUMMARY;
     const [health, partition, models, data, detail] = await Promise.all([
-      (keepsSummary && state.health) || get("health"),
-      keepsSummary ? state.data?.partition ?? null : loadPartition(),
+      getRecent(age, "health"),
+      loadPartition(age),
       loadModels(),
       view?.load(),
       route.name ? view?.detail?.load() : undefined,
     ]);
     // The reader has navigated, or a newer poll has begun.
-    if (number !== state.polls) return;
-    if (!keepsSummary) state.summary = summary;
+    if (number !== poller.number) return;
     if (state.error) announce("The server responds again.");
-    else if (health.reason && !state.health?.reason) announce("The configuration file was refused.");
+    else if (health.reason && !state.health.reason) announce("The configuration file was refused.");
+    if (partition?.has_service) models.push("Service");
     Object.assign(state, { health, data: { address, view: data, detail, models, partition }, at: Date.now() / 1000, error: "" });
   } catch (error) {
-    if (number !== state.polls) return;
+    if (number !== poller.number) return;
     const message = error instanceof ApiError ? error.message : "The server does not respond";
     if (!state.error) announce(`${message}; trying again.`);
     state.error = message;
@@ -106,25 +97,21 @@ async function load() {
 }
 
 /** Load the summary of the partition. While no process leads a service, only its status is available. */
-async function loadPartition() {
-  const found = get(path());
+/** @param {number} age */
+async function loadPartition(age) {
+  const found = getRecent(age, path());
   return route.view === "service" ? found.catch(() => null) : found;
 }
 
-/** Load the kinds of trees and the classes of quota models that the partition has. */
+/** Load the kinds of trees and the classes of quota models that the partition has; other requests report an error. */
 async function loadModels() {
-  try {
-    const { trees, models } = await loadTrees();
-    return [...trees.map(({ kind }) => kind), ...models.map(({ model }) => model)];
-  } catch {
-    // Other requests report the error.
-    return [];
-  }
+  const { trees, models } = await loadTrees().catch(() => ({ trees: [], models: [] }));
+  return [...trees.map(({ kind }) => kind), ...models.map(({ model }) => model)];
 }
 
 /** Replace an address that does not exist; return whether it exists. */
-function correctRoute() {
-  const partitions = state.health?.partitions ?? [];
+/** @param {string[]} partitions */
+function correctRoute(partitions) {
   const partition = partitions.includes(route.partition) ? route.partition : partitions[0] ?? "";
   if (partition === route.partition && VIEWS.has(route.view)) return true;
   history.replaceState(null, "", link(VIEWS.has(route.view) ? route.view : "queues", "", {}, partition));
@@ -145,18 +132,21 @@ function navigate(byReader = true) {
 // Drawing
 
 function render() {
-  const top = /** @type {HTMLElement} */ (document.getElementById("top"));
-  const place = /** @type {HTMLElement} */ (document.getElementById("view"));
-  draw(top, header());
+  drawHeader();
   const isThere = state.data?.address === location.hash;
   const alarm = `${state.error}. The figures are of ${state.at ? clock(state.at) : "no time yet"}; trying again.`;
-  draw(place, state.error && h("p", { class: "error", key: "alarm" }, alarm), state.health?.reason && banner(state.health), isThere && content());
+  draw(element("view"), state.error && h("p.error", { key: "alarm" }, alarm), state.health?.reason && banner(state.health), isThere && content());
   if (!isThere) return;
   const view = VIEWS.get(route.view);
   view?.shown?.();
   document.title = [route.name, view?.title, route.partition, "ugm"].filter(Boolean).join(" - ");
   if (state.hasNavigated) moveFocus();
   state.hasNavigated = false;
+}
+
+/** @param {string} id of a part of the document that is always there */
+function element(id) {
+  return /** @type {HTMLElement} */ (document.getElementById(id));
 }
 
 /** Move the focus into a detail that was opened, or back to the link of one that was closed. */
@@ -169,40 +159,32 @@ function moveFocus() {
   if (!route.name) state.opener = "";
 }
 
-function header() {
+function drawHeader() {
   const { data, health } = state;
   const partitions = health?.partitions ?? [];
-  const has = (/** @type {View<any>} */ { model, title }) => (model ? data?.models.includes(model) : title !== service.title || data?.partition?.has_service);
   const open = (/** @type {string} */ partition) => {
     location.hash = link(current().view, "", {}, partition);
   };
-  const views = [...VIEWS].filter(([name, view]) => name === route.view || has(view));
-  return [
-    h(
-      "div",
-      { class: "bar-top" },
-      h("h1", null, h("a", { href: link("queues") }, "ugm")),
-      partitions.length > 1 ? choice(h("span", { class: "unseen" }, "Partition"), partitions.map((name) => [name, name]), route.partition, open, null, "partition") : h("span", { class: "partition" }, route.partition),
-      h("nav", { "aria-label": "Views" }, menuButton(), h("ul", null, views.map(([name, { title }]) => h("li", null, h("a", { href: link(name), "aria-current": route.view === name ? "page" : null }, title))))),
+  const views = [...VIEWS].filter(([name, { model }]) => name === route.view || !model || data?.models.includes(model));
+  draw(element("top"),
+    h("div.bar-top",
+      h("h1", h("a", { href: link("queues") }, "ugm")),
+      partitions.length > 1 ? choice(h("span.unseen", "Partition"), partitions.map((name) => [name, name]), route.partition, open, null, "partition") : h("span.partition", route.partition),
+      h("nav", { "aria-label": "Views" }, menuButton(), h("ul", views.map(([name, { title }]) => h("li", h("a", { href: link(name), "aria-current": route.view === name ? "page" : null }, title))))),
       liveStatus(),
     ),
     data?.partition && summary(data.partition),
-  ];
+  );
 }
 
-/**
- * A partition in one line: the used part of the cluster, and the number of its objects.
- *
- * @param {Partition} partition
- */
+/** A partition in one line: the used part of the cluster, and the number of its objects. */
+/** @param {Partition} partition */
 function summary(partition) {
   const { names } = summaryColumns.choose([{ usage: partition.usage, limits: partition.cluster }]);
   const counts = /** @type {const} */ (["application", "user", "group", "queue"]).map((noun) => counted(partition[`${noun}s`], noun));
-  return h(
-    "dl",
-    { class: "summary" },
-    names.map((name) => h("div", null, h("dt", { title: resourceName(name) }, resourceName(name), variantsButton(name)), h("dd", null, gauge(name, partition.usage[name] ?? 0, partition.cluster?.[name])))),
-    h("div", { class: "counts quiet" }, h("dt", { class: "unseen" }, "Counts"), h("dd", null, counts.join(" · "))),
+  return h("dl.summary",
+    names.map((name) => h("div", h("dt", { title: resourceName(name) }, resourceName(name), variantsButton(name)), h("dd", gauge(name, partition.usage[name] ?? 0, partition.cluster?.[name])))),
+    h("div.counts.quiet", h("dt.unseen", "Counts"), h("dd", counts.join(" · "))),
   );
 }
 
@@ -212,17 +194,18 @@ function menuButton() {
     state.isMenuOpen = !state.isMenuOpen;
     render();
   };
-  return h("button", { type: "button", class: "menu", "aria-expanded": String(state.isMenuOpen), on: { click } }, h("span", { class: "unseen" }, "View: "), VIEWS.get(route.view)?.title, h("span", { "aria-hidden": "true" }, state.isMenuOpen ? " ▴" : " ▾"));
+  return h("button.menu", { type: "button", "aria-expanded": String(state.isMenuOpen), on: { click } }, h("span.unseen", "View: "), VIEWS.get(route.view)?.title, h("span", { "aria-hidden": "true" }, state.isMenuOpen ? " ▴" : " ▾"));
 }
 
 function liveStatus() {
   const pause = () => {
-    poller.setPaused(!poller.paused);
-    if (poller.paused) live.close();
+    poller.paused = !poller.paused;
+    if (poller.paused) live.listen("");
+    else poller.poll();
     render();
   };
   const button = h("button", { type: "button", "aria-pressed": String(poller.paused), on: { click: pause } }, "Pause");
-  return h("div", { class: "live" }, h("span", { class: state.error || isLate() ? "late" : "quiet" }, freshness()), button);
+  return h("div.live", h("span", { class: state.error || isLate() ? "late" : "quiet" }, freshness()), button);
 }
 
 /** Return whether an answer is overdue. */
@@ -237,16 +220,16 @@ function freshness() {
   if (state.error) return `not connected, ${at}`;
   if (isLate()) return `waiting for the server, ${at}`;
   const seconds = Math.round(poller.interval / 1000);
-  if (live.isConnected && seconds <= LIVE) return `live, ${clock(Math.max(state.at, live.heardAt / 1000))}`;
-  return seconds > LIVE ? `${at}, every ${seconds} s` : `live, ${clock(state.at)}`;
+  if (seconds > LIVE) return `${at}, every ${seconds} s`;
+  return `live, ${clock(live.isConnected ? Math.max(state.at, live.heardAt / 1000) : state.at)}`;
 }
 
 /** @param {Health} health */
 function banner({ configuration }) {
-  if (!configuration.refused.length) return h("p", { class: "error", key: "banner" }, `The configuration file is not in force. It was changed while the server was down (${counted(configuration.unapplied.length, "difference")}): ${configuration.unapplied[0]}`);
+  if (!configuration.refused.length) return h("p.error", { key: "banner" }, `The configuration file is not in force. It was changed while the server was down (${counted(configuration.unapplied.length, "difference")}): ${configuration.unapplied[0]}`);
   const [first, ...others] = configuration.refused;
   const since = configuration.in_force.source === "start" ? "that of the start" : `that of ${clock(configuration.in_force.at)}`;
-  return h("p", { class: "error", key: "banner" }, `The configuration file has problems, so ${since} is still in force: ${first}`, others.length > 0 && ` (and ${counted(others.length, "other problem")})`);
+  return h("p.error", { key: "banner" }, `The configuration file has problems, so ${since} is still in force: ${first}`, others.length > 0 && ` (and ${counted(others.length, "other problem")})`);
 }
 
 function content() {
@@ -254,47 +237,36 @@ function content() {
   const view = VIEWS.get(route.view);
   const detail = route.name ? view?.detail : undefined;
   return [
-    h("section", { class: "list-side", key: route.view, "aria-labelledby": "heading" }, h("h2", { id: "heading", tabindex: "-1" }, view?.title), view?.show(data?.view)),
+    h("section.list-side", { key: route.view, "aria-labelledby": "heading" }, h("h2", { id: "heading", tabindex: "-1" }, view?.title), view?.show(data?.view)),
     detail &&
-      h(
-        "section",
-        { class: "detail-side", key: `${route.view}/${route.name}`, "aria-labelledby": "detail-heading" },
-        h(
-          "div",
-          { class: "detail-top" },
-          h("h2", { id: "detail-heading", class: "long-name", title: route.name, tabindex: "-1" }, h("span", { class: "quiet" }, `${detail.noun} `), route.name),
+      h("section.detail-side", { key: `${route.view}/${route.name}`, "aria-labelledby": "detail-heading" },
+        h("div.detail-top",
+          h("h2.long-name", { id: "detail-heading", title: route.name, tabindex: "-1" }, h("span.quiet", `${detail.noun} `), route.name),
           h("a", { href: link(route.view, "", route.query) }, "Close"),
         ),
-        detail.show(data?.detail, data?.view),
+        data?.detail === null ? h("p.quiet", detail.missing?.(route.name) ?? `There is no ${detail.noun.toLowerCase()} ${route.name} now.`) : detail.show(data?.detail, data?.view),
       ),
   ];
 }
 
-document.getElementById("skip")?.addEventListener("click", (event) => {
-  event.preventDefault();
-  document.getElementById("content")?.focus();
-});
 /** Close the menu or the detail on Escape, unless the focused element uses the key. */
-function escape(/** @type {KeyboardEvent} */ event) {
+/** @param {KeyboardEvent} event */
+function escape(event) {
   const isTyping = event.target instanceof HTMLInputElement && event.target.value !== "";
   if (event.key !== "Escape" || isTyping || event.defaultPrevented) return;
-  const menu = /** @type {HTMLElement | null} */ (document.querySelector(".menu"));
   if (state.isMenuOpen) {
+    const menu = /** @type {HTMLElement | null} */ (document.querySelector(".menu"));
     menu?.click();
     menu?.focus();
   } else if (route.name) location.hash = link(route.view, "", route.query);
 }
 
-/** Update the age of the figures while there is no answer. */
-function updateAge() {
-  live.check();
-  const top = document.getElementById("top");
-  if (top && !document.hidden && state.data) draw(top, header());
-}
-
-document.addEventListener("visibilitychange", () => document.hidden && live.close());
+element("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  element("content").focus();
+});
+document.addEventListener("visibilitychange", () => (document.hidden ? live.listen("") : poller.paused || poller.poll()));
 window.addEventListener("keydown", escape);
-setInterval(updateAge, 1000);
 window.addEventListener("hashchange", () => navigate());
 window.addEventListener("refresh", () => poller.poll());
 window.addEventListener("redraw", render);

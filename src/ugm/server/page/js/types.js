@@ -66,13 +66,12 @@
 
 /**
  * A view, whose data are T, and the detail of an object in it, whose data are D.
- *
  * @template T
  * @template [D=any]
  * @typedef {object} View
  * @property {string} title
  * @property {string} [topic] what the server has to push to the view; other views poll
- * @property {string} [model] the class of quota models, or the kind of trees, without which a partition lacks the view
+ * @property {string} [model] the class of quota models, or the kind of trees, without which a partition lacks the view; or "Service"
  * @property {() => Promise<T>} load
  * @property {(data: T) => Child} show
  * @property {() => void} [shown] is called when the view is in the document
@@ -80,17 +79,18 @@
  */
 
 /**
+ * The detail of an object. The data are null if there is no such object.
  * @template D
  * @template T
  * @typedef {object} Detail
  * @property {string} noun
- * @property {() => Promise<D>} load
+ * @property {(name: string) => string} [missing] returns the text if there is no such object
+ * @property {() => Promise<D | null>} load
  * @property {(data: D, view: T) => Child} show
  */
 
 /**
  * A column of a table or tree with rows of a type.
- *
  * @template T
  * @typedef {object} Column
  * @property {string} name the text of the head, and the label of each cell on a screen without heads
@@ -98,6 +98,7 @@
  * @property {string} [style] the classes of the head and the cells
  * @property {string} [width]
  * @property {string} [sort] the order by this column
+ * @property {(one: T) => number} [rank] by which the page sorts rows, if the server does not
  * @property {string} [resource] whose amounts the column has
  * @property {(one: T) => Record<string, any>} [props] returns further attributes of a cell
  */

@@ -21,25 +21,22 @@ const SVG = "http://www.w3.org/2000/svg";
 const DRAWN = new Set(["svg", "path"]);
 
 /**
- * Describe an element.
- *
- * @param {string} tag
- * @param {Record<string, any> | null} [props] attributes, and `key`, which distinguishes siblings; `on`, the listeners by
- *   event; `vars`, custom properties of the style; `value`, the value of a field; `keeps`, an attribute that only the reader
- *   changes
- * @param {...Child} children
+ * Describe an element, as in `h("p.quiet", { title: "a tooltip" }, "a text")`.
+ * @param {string} name the tag, and classes after points
+ * @param {...any} parts the properties, which may be left out, and the children. Properties are attributes, and `key`, which
+ *   distinguishes siblings; `on`, the listeners by event; `vars`, custom properties of the style; `value`, the value of a
+ *   field; `keeps`, an attribute that only the reader changes
  * @returns {Node}
  */
-export function h(tag, props, ...children) {
-  return { tag, props: props ?? {}, children };
+export function h(name, ...parts) {
+  const [tag = "", ...classes] = name.split(".");
+  const hasProps = parts[0]?.constructor === Object && !("children" in parts[0]);
+  const props = hasProps ? parts.shift() : {};
+  return { tag, props: { ...props, class: [...classes, props.class].filter(Boolean).join(" ") || null }, children: parts };
 }
 
-/**
- * Update the content of an element to match a description, and keep the focus.
- *
- * @param {Element} place
- * @param {...Child} children
- */
+/** Update the content of an element to match a description, and keep the focus. */
+/** @param {Element} place @param {...Child} children */
 export function draw(place, ...children) {
   const focused = /** @type {HTMLElement | null} */ (document.activeElement);
   patch(place, children);
@@ -79,13 +76,8 @@ function flat(children) {
     .map((child) => (typeof child === "object" ? child : String(child)));
 }
 
-/**
- * Return an existing element that can be updated to match a description, or null.
- *
- * @param {Node | string} child
- * @param {any} place
- * @param {Map<unknown, any>} keyed
- */
+/** Return an existing element that can be updated to match a description, or null. */
+/** @param {Node | string} child @param {any} place @param {Map<unknown, any>} keyed */
 function match(child, place, keyed) {
   const name = typeof child === "string" ? "#text" : child.tag;
   const key = typeof child === "string" ? undefined : child.props.key;

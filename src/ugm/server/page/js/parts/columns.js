@@ -8,10 +8,10 @@
 
 import { h, redraw } from "../base/dom.js";
 import { byName, limitShare, namesOf, resourceName, sortedNames } from "../base/format.js";
-import { route } from "../base/route.js";
-import { remembered } from "../base/settings.js";
+import { remembered, route } from "../base/route.js";
 
-/** The families with variants, by partition and name, and whether each is open. @type {Map<string, boolean>} */
+/** The families with variants, by partition and name, and whether each is open. */
+/** @type {Map<string, boolean>} */
 const families = new Map();
 
 /** @param {string} name */
@@ -19,31 +19,22 @@ function key(name) {
   return `${route.partition}/${name}`;
 }
 
-/**
- * Return the family of a variant; empty for another resource.
- *
- * @param {string} name
- */
+/** Return the family of a variant; empty for another resource. */
+/** @param {string} name */
 function familyOf(name) {
   return name.slice(0, Math.max(0, name.indexOf(":")));
 }
 
-/**
- * Return the sorted names of all resources of some amounts, without the variants of closed families.
- *
- * @param {readonly (Amounts | null | undefined)[]} amounts
- */
+/** Return the sorted names of all resources of some amounts, without the variants of closed families. */
+/** @param {readonly (Amounts | null | undefined)[]} amounts */
 export function shownNames(amounts) {
   const names = namesOf(amounts);
   for (const family of names.map(familyOf)) if (names.includes(family) && !families.has(key(family))) families.set(key(family), false);
   return names.filter((name) => !names.includes(familyOf(name)) || families.get(key(familyOf(name))));
 }
 
-/**
- * Describe the button that opens and closes a family; null for a resource without variants.
- *
- * @param {string | null | undefined} name
- */
+/** Describe the button that opens and closes a family; null for a resource without variants. */
+/** @param {string | null | undefined} name */
 export function variantsButton(name) {
   const isOpen = families.get(key(name ?? ""));
   if (isOpen === undefined) return null;
@@ -51,7 +42,7 @@ export function variantsButton(name) {
     families.set(key(name ?? ""), !isOpen);
     redraw();
   };
-  return h("button", { type: "button", class: "variants", "aria-label": `Variants of ${name}`, "aria-expanded": String(isOpen), on: { click } }, isOpen ? "▴" : "▾");
+  return h("button.variants", { type: "button", "aria-label": `Variants of ${name}`, "aria-expanded": String(isOpen), on: { click } }, isOpen ? "▴" : "▾");
 }
 
 /** The difference of shares at which a resource replaces one that is shown. */
@@ -65,7 +56,7 @@ export class Columns {
    */
   constructor(most, view = "") {
     this.most = most;
-    this.choice = view ? remembered(`${view} columns`, "[]") : null;
+    this.choice = view ? remembered(`${view} resources`, "") : null;
     /** @type {string[]} */
     this.names = [];
     /** @type {string[]} */
@@ -74,16 +65,11 @@ export class Columns {
 
   /** @returns {string[]} the resources that the reader has chosen; empty if the page chooses */
   get chosen() {
-    try {
-      return JSON.parse(this.choice?.get() ?? "[]").map(String);
-    } catch {
-      return [];
-    }
+    return this.choice?.get().split("\n").filter(Boolean) ?? [];
   }
 
   /**
    * Choose resources by their shares, with a preference for those that are shown already. Open families have all variants.
-   *
    * @param {{usage: Amounts, pending?: Amounts, limits?: Amounts | null}[]} rows whose resources are used, pending or limited
    * @returns {{names: string[], hidden: string[]}} both sorted
    */
@@ -101,23 +87,18 @@ export class Columns {
 
   /** Describe the field in which the reader chooses. */
   field() {
-    const set = (/** @type {string[]} */ names) => this.choice?.set(JSON.stringify(names));
-    const box = (/** @type {string} */ text, /** @type {boolean} */ checked, /** @type {() => void} */ change) => h("label", { class: "check", key: text }, h("input", { type: "checkbox", checked, on: { change } }), text);
+    const set = (/** @type {string[]} */ names) => this.choice?.set(names.join("\n"));
+    const box = (/** @type {string} */ text, /** @type {boolean} */ checked, /** @type {() => void} */ change) => h("label.check", { key: text }, h("input", { type: "checkbox", checked, on: { change } }), text);
     const turn = (/** @type {string} */ name) => set(this.names.includes(name) ? this.names.filter((one) => one !== name) : [...this.names, name]);
-    return h(
-      "details",
-      { class: "chooser", keeps: "open" },
-      h("summary", null, "Columns"),
+    return h("details.chooser", { keeps: "open" },
+      h("summary", "Columns"),
       h("div", { role: "group", "aria-label": "Columns" }, box("the scarcest", !this.chosen.length, () => set(this.chosen.length ? [] : this.names)), this.known.map((name) => box(resourceName(name), this.names.includes(name), () => turn(name)))),
     );
   }
 }
 
-/**
- * Return the largest used share of a limit for every resource, a family with its variants; without a limit, it is 0.
- *
- * @param {{usage: Amounts, pending?: Amounts, limits?: Amounts | null}[]} rows
- */
+/** Return the largest used share of a limit for every resource, a family with its variants; without a limit, it is 0. */
+/** @param {{usage: Amounts, pending?: Amounts, limits?: Amounts | null}[]} rows */
 function largestShares(rows) {
   /** @type {Map<string, number>} */
   const shares = new Map();

@@ -4,45 +4,41 @@
  */
 
 import { announce, h } from "../base/dom.js";
-import { amountText, count, resourceName } from "../base/format.js";
-import { link, route, setQuery } from "../base/route.js";
-import { remembered } from "../base/settings.js";
+import { amountText, byName, count, momentText, resourceName } from "../base/format.js";
+import { link, remembered, route, setQuery } from "../base/route.js";
 import { variantsButton } from "./columns.js";
 
 /**
  * Describe a table. The first column is the head of each row, or the second one if the first is a place.
- *
  * @template T
- * @param {string} label
- * @param {readonly T[]} items
- * @param {Column<T>[]} columns
- * @param {{key?: (one: T) => string, style?: string, rowStyle?: (one: T) => string | null,
- *   order?: Order}} options `style` has the classes of the table: a `list` reacts to the pointer, and
- *   its label is only read out; a row of a `stack` or `wide` is a name above its figures on a small screen, or in half a window
+ * @param {string} label @param {readonly T[]} items @param {Column<T>[]} columns
+ * @param {{key?: (one: T) => string, style?: string, order?: Order}} options `style` has
+ *   the classes of the table: a `list` reacts to the pointer, and its label is only read out; a row of a `stack` or `wide` is a
+ *   name above its figures on a small screen, or in half a window
  */
-export function table(label, items, columns, { key, style = "list", rowStyle, order }) {
+export function table(label, items, columns, { key, style = "list", order }) {
   const rowHead = columns.find((column) => column.style !== "place");
-  const cell = (/** @type {T} */ one, /** @type {number} */ index, /** @type {Column<T>} */ column) =>
-    h(column === rowHead ? "th" : "td", { "data-label": column.name, scope: column === rowHead && "row", class: column.style, ...column.props?.(one) }, column.show(one, index));
   const head = (/** @type {Column<T>} */ column) => columnHead("th", { scope: "col", key: column.name, class: column.style, vars: { width: column.width ?? "auto" } }, column, order);
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "group", "aria-label": label },
-    h(
-      "table",
-      { class: style },
-      h("caption", { class: /\blist\b/.test(style) ? "unseen" : null }, label),
-      h("thead", null, h("tr", null, columns.map(head))),
-      h("tbody", null, items.map((one, index) => h("tr", { key: key?.(one), class: rowStyle ? rowStyle(one) : route.name && route.name === key?.(one) && "shown" }, columns.map((column) => cell(one, index, column))))),
+  const row = (/** @type {T} */ one, /** @type {number} */ index) => {
+    const name = key?.(one);
+    const cell = (/** @type {Column<T>} */ column) => {
+      const isHead = column === rowHead;
+      return h(isHead ? "th" : "td", { "data-label": column.name, scope: isHead && "row", class: column.style, ...column.props?.(one) }, column.show(one, index));
+    };
+    return h("tr", { key: name, class: route.name && route.name === name && "shown" }, columns.map(cell));
+  };
+  return h("div.scroll", { tabindex: "0", role: "group", "aria-label": label },
+    h("table", { class: style },
+      h("caption", { class: /\blist\b/.test(style) && "unseen" }, label),
+      h("thead", h("tr", columns.map(head))),
+      h("tbody", items.map(row)),
     ),
   );
 }
 
 /**
  * Describe a link to the detail of an object.
- *
- * @param {string} view
- * @param {string} name
+ * @param {string} view @param {string} name
  * @param {Record<string, any>} [props] `class` is `clip` for a name with its own line
  * @param {Child} [text]
  */
@@ -52,11 +48,8 @@ export function nameLink(view, name, props = {}, text = name) {
 
 /**
  * Describe a table of resources: how much of each is used, and further amounts.
- *
- * @param {string[]} names
- * @param {{name: string, show: (name: string) => Child}} used
- * @param {[heading: string, amounts: Amounts | null | undefined][]} figures
- * @param {string} style
+ * @param {string[]} names @param {{name: string, show: (name: string) => Child}} used
+ * @param {[heading: string, amounts: Amounts | null | undefined][]} figures @param {string} style
  */
 export function resourceTable(names, used, figures, style) {
   const columns = figures.map(([name, amounts]) => ({
@@ -70,11 +63,8 @@ export function resourceTable(names, used, figures, style) {
 /** Names with their own line. */
 export const CLIP = { class: "clip" };
 
-/**
- * Describe a link to a queue.
- *
- * @param {string} path
- */
+/** Describe a link to a queue. */
+/** @param {string} path */
 export function queueLink(path) {
   return nameLink("queues", path, { class: "path name-link" }, breakable(path));
 }
@@ -84,49 +74,32 @@ export const USER = { name: "User", show: (/** @type {{user: string | null}} */ 
 export const QUEUE = { name: "Queue", style: "long", show: (/** @type {{queue_path?: string | null}} */ { queue_path: path }) => path && queueLink(path) };
 export const ALLOCATION = { name: "Request", show: (/** @type {{allocation_id: string, application_id: string}} */ one) => [clipped(one.allocation_id), ownerOf("applications", one.application_id)] };
 
-/**
- * Describe a second line of a cell: of whom the row is.
- *
- * @param {string} view
- * @param {string} name
- */
+/** Describe a second line of a cell: of whom the row is. */
+/** @param {string} view @param {string} name */
 export function ownerOf(view, name) {
-  return h("span", { class: "quiet clip" }, "of ", nameLink(view, name, { class: null }));
+  return h("span.quiet.clip", "of ", nameLink(view, name, { class: null }));
 }
 
-/**
- * Describe a link from a list to the detail of an object in it.
- *
- * @param {string} name
- */
+/** Describe a link from a list to the detail of an object in it. */
+/** @param {string} name */
 export function detailLink(name) {
   return nameLink(route.view, name, { ...CLIP, href: link(route.view, name, route.query), "aria-current": route.name === name ? "true" : null });
 }
 
-/**
- * Describe a text that ends in dots if it is too long.
- *
- * @param {string} text
- * @param {string} [style]
- */
+/** Describe a text that ends in dots if it is too long. */
+/** @param {string} text @param {string} [style] */
 export function clipped(text, style = "clip") {
   return h("span", { class: style, title: text }, text);
 }
 
-/**
- * Describe a name that may continue in the next line after a slash or point.
- *
- * @param {string} name
- */
+/** Describe a name that may continue in the next line after a slash or point. */
+/** @param {string} name */
 function breakable(name) {
-  return name.split(/(?<=[/.])/).map((part, index) => [index > 0 && h("wbr", null), part]);
+  return name.split(/(?<=[/.])/).map((part, index) => [index > 0 && h("wbr"), part]);
 }
 
-/**
- * Describe the name of a resource, with the button of a family.
- *
- * @param {string | null} resource
- */
+/** Describe the name of a resource, with the button of a family. */
+/** @param {string | null} resource */
 export function resourceLabel(resource) {
   return [breakable(resourceName(resource)), variantsButton(resource)];
 }
@@ -134,48 +107,45 @@ export function resourceLabel(resource) {
 /** The order of rows, which the browser remembers: a choice by the heads of columns, or by a field on screens without heads. */
 export class Order {
   /**
-   * @param {string} view
-   * @param {string} initial
+   * @param {string} view @param {string} initial
    * @param {() => void} changed is called when the reader has chosen another order
    */
   constructor(view, initial, changed) {
-    this.initial = initial;
     this.choice = remembered(`${view} order`, initial, changed);
-    /** The possible orders; null for any. */
-    /** @type {(string | undefined)[] | null} */
-    this.known = null;
   }
 
   get sorted() {
-    const sorted = this.choice.get();
-    return this.known?.includes(sorted) ?? true ? sorted : this.initial;
+    return this.choice.get();
+  }
+
+  /** Describe the choice of an order. */
+  /** @param {{name: string, sort?: string}[]} columns, and orders without a column */
+  field(columns) {
+    return choice("Order", columns.flatMap(({ name, sort }) => (sort ? [[sort, name]] : [])), this.sorted, this.choice.set);
   }
 
   /**
-   * Describe the choice of an order.
-   *
-   * @param {Column<any>[]} columns
-   * @param {[string, string][]} more orders without a column: their values and names
+   * Sort rows by the chosen column, the largest first, and rows with equal ranks by name.
+   * @template T
+   * @param {T[]} rows @param {{sort?: string, rank?: (one: T) => number}[]} columns
+   * @param {(one: T) => string} nameOf
    */
-  field(columns, more = []) {
-    const orders = columns.flatMap(({ name, sort }) => (sort ? [/** @type {[string, string]} */ ([sort, name])] : []));
-    return choice("Order", [...orders, ...more], this.sorted, this.choice.set);
+  sort(rows, columns, nameOf) {
+    const rank = columns.find(({ sort }) => sort === this.sorted)?.rank ?? (() => 0);
+    return rows.sort((one, other) => rank(other) - rank(one) || byName(nameOf(one), nameOf(other)));
   }
 }
 
 /**
  * Describe the head of a column.
- *
- * @param {string} tag
- * @param {Record<string, any>} props
- * @param {Column<any>} column
+ * @param {string} tag @param {Record<string, any>} props @param {Column<any>} column
  * @param {Order} [order] of rows that the reader can sort
  */
 export function columnHead(tag, props, { name, sort, resource }, order) {
   const variants = variantsButton(resource);
   if (!order || !sort) return h(tag, { ...props, title: order && name }, name, variants);
   const direction = sort !== order.sorted ? "none" : sort === "name" ? "ascending" : "descending";
-  return h(tag, { ...props, title: name, "aria-sort": direction }, h("button", { type: "button", class: "sort", on: { click: () => order.choice.set(sort) } }, name), variants);
+  return h(tag, { ...props, title: name, "aria-sort": direction }, h("button.sort", { type: "button", on: { click: () => order.choice.set(sort) } }, name), variants);
 }
 
 /** Rows of a page. */
@@ -185,7 +155,7 @@ const DELAY = 200;
 /** The choices of an age in seconds. */
 export const AGES = /** @type {[string, string][]} */ ([["", "any"], ["60", "1 min or more"], ["600", "10 min or more"], ["3600", "1 h or more"], ["86400", "1 d or more"]]);
 /** The parts of the address that do not filter. */
-const OTHERS = ["page", "after", "sort", "by"];
+const OTHERS = ["page", "after", "sort", "by", "leaf"];
 
 /** @type {number | undefined} */
 let waiting;
@@ -197,13 +167,9 @@ function pageNumber() {
   return Math.max(1, Number.parseInt(route.query.page ?? "1", 10) || 1);
 }
 
-/**
- * Return the place of the shown page in a list, as the server expects it.
- *
- * @param {number} [size]
- */
-export function pageOf(size = PAGE) {
-  return { offset: (pageNumber() - 1) * size, limit: size };
+/** Return the place of the shown page in a list, as the server expects it. */
+export function pageOf() {
+  return { offset: (pageNumber() - 1) * PAGE, limit: PAGE };
 }
 
 /** Return the parts of the address that filter the list. */
@@ -213,9 +179,7 @@ export function filters() {
 
 /**
  * Describe a list: its tools, its rows and the links to its other pages.
- *
- * @param {Child[]} tools
- * @param {object} found
+ * @param {Child[]} tools @param {object} found
  * @param {string} found.noun a row in a sentence
  * @param {Child} [found.note] follows the tools
  * @param {number} found.total
@@ -229,17 +193,13 @@ export function list(tools, { noun, note, total, rows, none, text = count(total)
   const search = JSON.stringify([route.view, filters()]);
   if (filters().length && search !== announced) announce(`${text} found`);
   announced = search;
-  return [h("div", { class: "tools" }, tools, note && h("span", { class: "quiet" }, note)), total ? rows() : emptyNote(filters().length || !none ? noMatch : none), pages];
+  return [h("div.tools", tools, note && h("span.quiet", note)), total ? rows() : emptyNote(filters().length || !none ? noMatch : none), pages];
 }
 
-/**
- * Describe the links to the other pages of a list.
- *
- * @param {number} total
- * @param {number} [size]
- */
-export function pageLinks(total, size = PAGE) {
-  const [page, most] = [pageNumber(), Math.ceil(total / size)];
+/** Describe the links to the other pages of a list. */
+/** @param {number} total */
+function pageLinks(total) {
+  const [page, most] = [pageNumber(), Math.ceil(total / PAGE)];
   const to = (/** @type {number} */ number) => (number >= 1 && number <= most ? { page: number } : null);
   return most <= 1 && page === 1 ? null : pageNavigation([["Previous", to(page - 1)], [`${count(page)} of ${count(most)}`], ["Next", to(page + 1)]]);
 }
@@ -254,17 +214,27 @@ export function pageLinks(total, size = PAGE) {
 export function pageNavigation(links) {
   const to = (/** @type {PageLink} */ [text, parts]) =>
     parts ? h("a", { href: link(route.view, route.name, { ...route.query, ...parts }) }, text) : h("span", { class: parts === null && "quiet" }, text);
-  return h("nav", { class: "pages", "aria-label": "Pages" }, links.map(to));
+  return h("nav.pages", { "aria-label": "Pages" }, links.map(to));
 }
 
 /** @param {string} text */
 export function emptyNote(text) {
-  return h("p", { class: "quiet empty" }, text);
+  return h("p.quiet.empty", text);
+}
+
+/** Describe how many objects are not listed. */
+/** @param {number} number */
+export function more(number) {
+  return number > 0 && h("span.quiet", ` and ${count(number)} more`);
+}
+
+/** @param {number} seconds since 1970 @param {string} text @param {string} [title] */
+export function moment(seconds, text, title = momentText(seconds)) {
+  return h("time", { datetime: new Date(seconds * 1000).toISOString(), title }, text);
 }
 
 /**
  * Describe a field whose text is a part of the address.
- *
  * @param {string} name of the part
  * @param {string} label
  */
@@ -274,12 +244,11 @@ export function addressField(name, label) {
     clearTimeout(waiting);
     waiting = setTimeout(() => setQuery({ [name]: value.trim() }), DELAY);
   };
-  return h("label", { class: "field", key: name }, label, h("input", { type: "search", id: name, name, autocomplete: "off", spellcheck: "false", value: route.query[name] ?? "", on: { input } }));
+  return h("label.field", { key: name }, label, h("input", { type: "search", id: name, name, autocomplete: "off", spellcheck: "false", value: route.query[name] ?? "", on: { input } }));
 }
 
 /**
  * Describe a choice that is a part of the address.
- *
  * @param {string} name of the part
  * @param {string} label
  * @param {[string, string][]} options values and texts
@@ -291,13 +260,11 @@ export function addressChoice(name, label, options, value = route.query[name] ??
 
 /**
  * Describe a choice.
- *
  * @param {Child} label
  * @param {[string, string][]} options values and texts
  * @param {string} value
  * @param {(value: string) => void} choose is called with the value that the reader chooses
- * @param {string | null} [name]
- * @param {string} [style]
+ * @param {string | null} [name] @param {string} [style]
  */
 export function choice(label, options, value, choose, name = null, style = "field") {
   const change = (/** @type {Event} */ event) => choose(/** @type {HTMLSelectElement} */ (event.target).value);

@@ -3,210 +3,149 @@
  * that the configuration sets on it.
  *
  * @typedef {{amount: Amount, setBy: string}} Ceiling a limit, and the queue that sets it
- * @typedef {{queue: Queue, ceilings: Map<string, Ceiling>}} Limited
- * @typedef {import("./treegrid.js").GridRow & Limited & {name: string}} Row
- * @typedef {{isOpen: (queue: Queue, level: number) => boolean, search: string, sort: string}} Choice the order: `name`, `share`,
- *   `applications`, `pending`, or `of` with a resource
+ * @typedef {{queue: Queue, ceilings: Map<string, Ceiling>, children: Limited[]}} Limited a queue with the lowest limits of itself
+ *   and the queues above it
+ * @typedef {import("./treegrid.js").GridRow & Limited} Row
+ * @typedef {{queue: QueueDetail, applications: Application[], more: boolean, samples: import("../parts/history.js").Found}} QueueData
  */
 
 import { get, orNull, path } from "../base/api.js";
-import { announce, h, redraw } from "../base/dom.js";
-import { amountsText, byName, count, counted, limitShare, resourceName } from "../base/format.js";
+import { h, redraw } from "../base/dom.js";
+import { amountsText, count, counted, limitShare, resourceName } from "../base/format.js";
 import { live } from "../base/live.js";
-import { link, route } from "../base/route.js";
-import { gauge } from "../parts/bars.js";
+import { route } from "../base/route.js";
 import { Columns, shownNames } from "../parts/columns.js";
-import { historySection, loadHistory } from "../parts/history.js";
-import { chain } from "../parts/limits.js";
-import { Order, resourceTable } from "../parts/lists.js";
+import { historySection } from "../parts/history.js";
+import { chain, gauge } from "../parts/limits.js";
+import { addressField, list, Order, resourceTable } from "../parts/lists.js";
 import { TreeGrid } from "./treegrid.js";
-import { applicationsOf, loadApplications } from "../views/applications.js";
-
-/**
- * Yield a queue and all queues below it, each with the lowest limits of itself and the queues above it.
- *
- * @param {Queue} queue
- * @param {Map<string, Ceiling>} [above]
- * @returns {Generator<Limited>}
- */
-function* every(queue, above = new Map()) {
-  const ceilings = lowered(above, queue);
-  yield { queue, ceilings };
-  for (const child of queue.children) yield* every(child, ceilings);
-}
-
-/** @param {Map<string, Ceiling>} above @param {Queue} queue */
-function lowered(above, queue) {
-  const own = Object.entries(queue.max_resources ?? {}).filter(([name, amount]) => amount <= (above.get(name)?.amount ?? amount));
-  return own.length ? new Map([...above, ...own.map(([name, amount]) => /** @type {const} */ ([name, { amount, setBy: queue.queue_path }]))]) : above;
-}
-
-/**
- * Return the visible rows from the top.
- *
- * @param {Queue} root
- * @param {Choice} choice
- * @returns {Row[]}
- */
-function visible(root, choice) {
-  return rowsOf([root], 1, new Map(), choice, choice.search ? matching(root, choice.search.toLowerCase()) : null);
-}
-
-/**
- * @param {Queue[]} queues
- * @param {number} level
- * @param {Map<string, Ceiling>} above
- * @param {Choice} choice
- * @param {Set<string> | null} kept the paths of the only visible queues; null for no restriction
- * @returns {Row[]}
- */
-function rowsOf(queues, level, above, choice, kept) {
-  const shown = queues.filter((queue) => kept?.has(queue.queue_path) ?? true).map((queue) => ({ queue, ceilings: lowered(above, queue) }));
-  shown.sort((one, other) => rank(other, choice.sort) - rank(one, choice.sort) || byName(one.queue.queue_path, other.queue.queue_path));
-  return shown.flatMap(({ queue, ceilings }, index) => {
-    const isParent = queue.children.length > 0;
-    const isOpen = isParent && (kept !== null || choice.isOpen(queue, level));
-    const name = queue.queue_path.slice(queue.queue_path.lastIndexOf(".") + 1);
-    const row = { key: queue.queue_path, queue, name, level, position: index + 1, siblings: shown.length, isParent, isOpen, ceilings };
-    return isOpen ? [row, ...rowsOf(queue.children, level + 1, ceilings, choice, kept)] : [row];
-  });
-}
-
-/**
- * Return the number by which queues are sorted, the largest first.
- *
- * @param {Limited} found
- * @param {string} sort
- */
-function rank({ queue, ceilings }, sort) {
-  if (sort === "name") return 0;
-  if (sort === "applications") return queue.running_applications;
-  if (sort === "pending") return queue.pending_allocations;
-  if (sort !== "share") return Number(queue.usage[sort.slice(3)] ?? 0);
-  // The largest used share of anything that limits a queue: its own maximum, or one above it; -1 without a limit.
-  const shares = [...ceilings].map(([name, { amount }]) => limitShare(queue.usage[name] ?? 0, amount));
-  return Math.max(-1, queue.max_applications ? queue.running_applications / queue.max_applications : -1, ...shares);
-}
-
-/**
- * Return the paths that contain a text, and the paths of the queues above them.
- *
- * @param {Queue} root
- * @param {string} text
- */
-function matching(root, text) {
-  const kept = new Set([root.queue_path]);
-  for (const { queue } of every(root)) {
-    if (queue.queue_path.includes(text)) queue.queue_path.split(".").forEach((_, index, parts) => kept.add(parts.slice(0, index + 1).join(".")));
-  }
-  return kept;
-}
+import { applicationsOf, loadWork } from "../views/applications.js";
 
 /** The largest number of queues that are all open at first. */
 const MOST_OPEN = 60;
 /** The resources with a column; the detail has all of them. */
 const columnChoice = new Columns(4, "queues");
 const order = new Order("queues", "name", redraw);
+/** The order by the largest used share of anything that limits a queue: its own maximum, or one above it. */
+const SHARE = { name: "Share of the limit", sort: "share", rank: largestShare };
 
+/** The queues that the reader has opened or closed, by path. */
 /** @type {Map<string, boolean>} */
 const opened = new Map();
-let text = "";
-/** @type {Queue | null} */
-let last = null;
-let total = 0;
 
 /** @type {TreeGrid<Row>} */
-const grid = new TreeGrid({
-  label: "Queues",
-  style: "counts",
-  order,
-  go: (key) => {
-    location.hash = link("queues", key);
-  },
-  toggle: (row, isOpen) => {
-    opened.set(row.key, isOpen);
-    update();
-  },
-});
+const grid = new TreeGrid({ view: "queues", label: "Queues", order, toggle });
 
-/** @type {View<Queue>} */
-export const queues = { title: "Queues", topic: "queues", load: async () => live.tree() ?? get(path("queues")), show, shown: () => grid.redraw(), detail: { noun: "Queue", load: loadDetail, show: showDetail } };
+/** @param {Row} row */
+function toggle(row) {
+  opened.set(row.key, !row.isOpen);
+  redraw();
+}
+
+/** @type {View<Queue, QueueData>} */
+export const queues = {
+  title: "Queues",
+  topic: "queues",
+  load: async () => live.tree() ?? get(path("queues")),
+  show,
+  shown: () => grid.redraw(),
+  detail: { noun: "Queue", load: loadDetail, show: showDetail },
+};
 
 /** @param {Queue} root */
 function show(root) {
-  last = root;
-  const all = [...every(root)];
-  total = all.length;
+  const top = limited(root);
+  const all = every(top);
+  const search = (route.query.search ?? "").toLowerCase();
   const { names, hidden } = columnChoice.choose(all.map(({ queue }) => ({ ...queue, limits: queue.max_resources })));
   grid.columns = [
-    { name: "Queue", style: "name", sort: "name", show: ({ queue }) => queue.is_draining && h("span", { class: "badge quiet" }, "draining") },
-    ...names.map((name) => /** @type {Column<Row>} */ ({ name: resourceName(name), resource: name, style: "measure", sort: `of ${name}`, show: measure(name) })),
-    { name: "Running", style: "number", sort: "applications", show: ({ queue }) => applications(queue) },
-    { name: "Pending", style: "number", sort: "pending", show: ({ queue }) => (queue.pending_allocations ? count(queue.pending_allocations) : "–"), props: ({ queue }) => ({ title: amountsText(queue.pending) }) },
+    { name: "Queue", style: "name", sort: "name", show: ({ queue }) => queue.is_draining && h("span.badge.quiet", "draining") },
+    ...names.map(measure),
+    { name: "Running", style: "number", sort: "applications", rank: ({ queue }) => queue.running_applications, show: running },
+    { name: "Pending", style: "number", sort: "pending", rank: ({ queue }) => queue.pending_allocations, show: ({ queue }) => (queue.pending_allocations ? count(queue.pending_allocations) : "–"), props: ({ queue }) => ({ title: amountsText(queue.pending) }) },
   ];
-  order.known = ["share", ...grid.columns.map(({ sort }) => sort)];
-  arrange();
-  return [
-    h(
-      "div",
-      { class: "tools" },
-      h("label", { class: "field" }, "Find a queue", h("input", { type: "search", id: "search", on: { input: search }, value: text })),
-      order.field(grid.columns, [["share", "Share of the limit"]]),
-      columnChoice.field(),
-      h("span", { class: "quiet" }, counted(total, "queue"), hidden.length > 0 && `; also counted: ${hidden.join(", ")}`),
-    ),
-    grid.describe(),
-  ];
+  grid.rows = rowsOf([top], 1, search, all.length <= MOST_OPEN);
+  return list([addressField("search", "Find a queue"), order.field([...grid.columns, SHARE]), columnChoice.field()], {
+    noun: "queue",
+    note: [counted(all.length, "queue"), hidden.length > 0 && `; also counted: ${hidden.join(", ")}`],
+    total: all.filter((one) => isFound(one, search)).length,
+    rows: () => grid.describe(),
+    pages: null,
+  });
 }
 
-function arrange() {
-  if (last) grid.rows = visible(last, { search: text, sort: order.sorted, isOpen: (queue, level) => opened.get(queue.queue_path) ?? (level === 1 || total <= MOST_OPEN) });
+/**
+ * @param {Queue} queue @param {Map<string, Ceiling>} [above]
+ * @returns {Limited}
+ */
+function limited(queue, above = new Map()) {
+  const own = Object.entries(queue.max_resources ?? {}).filter(([name, amount]) => amount <= (above.get(name)?.amount ?? amount));
+  const ceilings = new Map([...above, ...own.map(([name, amount]) => /** @type {const} */ ([name, { amount, setBy: queue.queue_path }]))]);
+  return { queue, ceilings, children: queue.children.map((child) => limited(child, ceilings)) };
 }
 
-function update() {
-  arrange();
-  grid.redraw();
+/** @param {Limited} top @returns {Limited[]} the queue and all queues below it */
+function every(top) {
+  return [top, ...top.children.flatMap(every)];
 }
 
-/** @param {string} name */
+/** @param {Limited} one @param {string} search */
+function isFound({ queue }, search) {
+  return queue.queue_path.toLowerCase().includes(search);
+}
+
+/** @param {Limited} found */
+function largestShare({ queue, ceilings }) {
+  const shares = [...ceilings].map(([name, { amount }]) => limitShare(queue.usage[name] ?? 0, amount));
+  return Math.max(-1, queue.max_applications ? queue.running_applications / queue.max_applications : -1, ...shares);
+}
+
+/**
+ * Return the visible rows of queues and of all below them. Queues above one that is found are visible and open.
+ * @param {Limited[]} queues @param {number} level @param {string} search
+ * @param {boolean} areOpen whether all queues are open at first
+ * @returns {Row[]}
+ */
+function rowsOf(queues, level, search, areOpen) {
+  const isVisible = (/** @type {Limited} */ one) => isFound(one, search) || one.children.some(isVisible);
+  const visible = queues.filter(isVisible);
+  order.sort(visible, /** @type {any[]} */ ([...grid.columns, SHARE]), ({ queue }) => queue.queue_path);
+  return visible.flatMap((one, index) => {
+    const { queue_path: key } = one.queue;
+    const isParent = one.children.length > 0;
+    const isOpen = isParent && (search !== "" || (opened.get(key) ?? (areOpen || level === 1)));
+    const row = { ...one, key, name: key.slice(key.lastIndexOf(".") + 1), level, position: index + 1, siblings: visible.length, isParent, isOpen };
+    return [row, ...(isOpen ? rowsOf(one.children, level + 1, search, areOpen) : [])];
+  });
+}
+
+/** @param {string} name @returns {Column<Row>} the column of a resource */
 function measure(name) {
-  return (/** @type {Row} */ { queue, ceilings }) => {
+  const rank = (/** @type {Row} */ { queue }) => Number(queue.usage[name] ?? 0);
+  const show = (/** @type {Row} */ { queue, ceilings }) => {
     const { amount, setBy } = ceilings.get(name) ?? {};
     return gauge(name, queue.usage[name] ?? 0, amount, { guaranteed: queue.guaranteed?.[name], pending: queue.pending[name], inheritedFrom: setBy === queue.queue_path ? undefined : setBy });
   };
+  return { name: resourceName(name), resource: name, style: "measure", sort: `of ${name}`, rank, show };
 }
 
-/** @param {Queue} queue */
-function applications(queue) {
-  const running = count(queue.running_applications);
-  return queue.max_applications ? [running, h("span", { class: "of" }, ` of ${count(queue.max_applications)}`)] : running;
+/** @param {Row} row */
+function running({ queue }) {
+  return [count(queue.running_applications), queue.max_applications > 0 && h("span.of", ` of ${count(queue.max_applications)}`)];
 }
-
-/** @param {Event} event */
-function search(event) {
-  text = /** @type {HTMLInputElement} */ (event.target).value.trim();
-  update();
-  const found = grid.rows.filter((row) => row?.key.includes(text.toLowerCase())).length;
-  if (text) announce(`${counted(found, "queue")} found`);
-}
-
-/** @typedef {{queue: QueueDetail, applications: Application[], more: boolean,
- *   samples: import("../parts/history.js").Found}} QueueData */
 
 /** @returns {Promise<QueueData | null>} */
 async function loadDetail() {
   const queue = await orNull(get(path("queue", route.name)));
   if (!queue) return null;
-  const [applications, samples] = await Promise.all([loadApplications({ queue: queue.queue_path }), loadHistory({ kind: "queue", name: queue.queue_path })]);
-  return { queue, ...applications, samples };
+  return { queue, ...(await loadWork("queue", queue.queue_path)) };
 }
 
-/** @param {QueueData | null} data @param {Queue} root */
+/** @param {QueueData} data @param {Queue} root */
 function showDetail(data, root) {
-  if (!data) return h("p", { class: "quiet" }, `There is no queue ${route.name}.`);
   const { queue } = data;
   return [
-    h("p", { class: "quiet" }, facts(queue)),
+    h("p.quiet", facts(queue)),
     resources(queue),
     historySection(data.samples),
     chain("Quotas from here to the root", quotas(root, queue.queue_path)),
@@ -233,30 +172,17 @@ function resources(queue) {
   return names.length > 0 && resourceTable(names, { name: "Used", show }, [["Guaranteed", guaranteed], ["Pending", pending], ["Free", headroom]], "stack");
 }
 
-/**
- * Return the quotas of a queue and of those above it, the queue first.
- *
- * @param {Queue} root
- * @param {string} path
- */
+/** Return the quotas of a queue and of those above it, the queue first. */
+/** @param {Queue} root @param {string} path */
 function quotas(root, path) {
-  const found = [...every(root)].map(({ queue }) => queue).filter((queue) => `${path}.`.startsWith(`${queue.queue_path}.`));
-  return found.reverse().map((queue) => ({ ...queue, kind: "queue", name: queue.queue_path, limit_name: "" }));
+  const found = every(limited(root)).filter(({ queue }) => `${path}.`.startsWith(`${queue.queue_path}.`));
+  return found.reverse().map(({ queue }) => ({ ...queue, kind: "queue", name: queue.queue_path, limit_name: "" }));
 }
 
 /** @param {QueueDetail} queue */
 function configured(queue) {
-  if (!queue.limits.length) return null;
-  return [
-    h("h3", null, "Limits set here for users and groups"),
-    h(
-      "ul",
-      { class: "plain" },
-      queue.limits.map((limit) =>
-        h("li", null, h("strong", null, names(limit)), ": ", most(limit), limit.label && h("span", { class: "quiet" }, ` – ${limit.label}`)),
-      ),
-    ),
-  ];
+  const line = (/** @type {ConfiguredLimit} */ limit) => h("li", h("strong", names(limit)), ": ", most(limit), limit.label && h("span.quiet", ` – ${limit.label}`));
+  return queue.limits.length > 0 && [h("h3", "Limits set here for users and groups"), h("ul.plain", queue.limits.map(line))];
 }
 
 /** @param {ConfiguredLimit} limit */

@@ -9,7 +9,7 @@
  */
 
 import { draw, h } from "../base/dom.js";
-import { route } from "../base/route.js";
+import { current, link, route } from "../base/route.js";
 import { columnHead } from "../parts/lists.js";
 
 /** The number of rows that are drawn above and below the visible part. */
@@ -17,27 +17,29 @@ const MARGIN = 8;
 
 /** @template {GridRow} R */
 export class TreeGrid {
+  /** @type {(R | undefined)[]} */
+  rows = [];
+  /** @type {Column<R>[]} */
+  columns = [];
+  /** The key of the row with the keyboard focus. */
+  current = "";
+  /** The number of a missing row that gets the focus when it is loaded. */
+  awaited = -1;
+  /** @type {HTMLElement | null} */
+  place = null;
+
   /**
-   * @param {{label: string, style: "counts" | "amounts", order: import("../parts/lists.js").Order, go: (key: string) => void, toggle: (row: R, isOpen: boolean) => void,
-   *   seen?: (first: number, end: number) => void}} owner `seen` is called with the numbers of the visible rows
+   * @param {{view: string, label: string, order: import("../parts/lists.js").Order,
+   *   toggle: (row: R) => void, seen?: (first: number, end: number) => void}} options `toggle` opens or closes a row; `seen` is
+   *   called with the numbers of the visible rows
    */
-  constructor(owner) {
-    this.owner = owner;
-    /** @type {(R | undefined)[]} */
-    this.rows = [];
-    /** @type {Column<R>[]} */
-    this.columns = [];
-    /** The key of the row with the keyboard focus. */
-    this.current = "";
-    /** The number of a missing row that gets the focus when it is loaded. */
-    this.awaited = -1;
-    /** @type {HTMLElement | null} */
-    this.place = null;
+  constructor(options) {
+    this.options = options;
   }
 
   /** Describe the grid and the element that scrolls it. */
   describe() {
-    return h("div", { id: "tree", class: "tree", on: { scroll: () => this.redraw() } }, this.grid());
+    return h("div.tree", { id: "tree", on: { scroll: () => this.redraw() } }, this.grid());
   }
 
   /** Draw the visible rows again, when the layout is known or has changed. */
@@ -45,7 +47,7 @@ export class TreeGrid {
     this.place = document.getElementById("tree");
     if (!this.place) return;
     const { first, end } = this.span();
-    this.owner.seen?.(first, end);
+    this.options.seen?.(first, end);
     draw(this.place, this.grid());
     if (this.rows[this.awaited]) this.move(this.awaited);
   }
@@ -53,40 +55,36 @@ export class TreeGrid {
   grid() {
     if (!this.rows.some((row) => row?.key === this.current)) this.current = this.rows.find(Boolean)?.key ?? "";
     const [measures = 0, numbers = 0] = ["measure", "number"].map((style) => this.columns.filter((one) => one.style === style).length);
-    return h(
-      "div",
+    return h("div.grid",
       {
         role: "treegrid",
-        "aria-label": this.owner.label,
+        "aria-label": this.options.label,
         "aria-rowcount": this.rows.length + 1,
-        class: `grid ${this.owner.style} columns${measures}`,
         vars: { columns: measures, numbers },
         on: { keydown: (/** @type {KeyboardEvent} */ event) => this.key(event) },
       },
-      h("div", { role: "row", class: "row head", "aria-rowindex": 1 }, this.columns.map((one) => columnHead("div", { role: "columnheader", class: one.style }, one, this.owner.order))),
-      h("div", { role: "rowgroup", class: "rows", vars: { count: this.rows.length } }, this.numbers().map((number) => this.line(number))),
+      h("div.row.head", { role: "row", "aria-rowindex": 1 }, this.columns.map((one) => columnHead("div", { role: "columnheader", class: one.style }, one, this.options.order))),
+      h("div.rows", { role: "rowgroup", vars: { count: this.rows.length } }, this.numbers().map((number) => this.line(number))),
     );
   }
 
   /** @param {number} number */
   line(number) {
     const row = this.rows[number];
-    if (!row) return h("div", { key: `missing ${number}`, role: "row", class: "row", "aria-rowindex": number + 2, vars: { number, level: 1 } }, h("div", { role: "gridcell", class: "name quiet" }, "…"));
-    return h(
-      "div",
+    const common = { role: "row", "aria-rowindex": number + 2 };
+    if (!row) return h("div.row", { ...common, key: `missing ${number}`, vars: { number, level: 0 } }, h("div.name.quiet", { role: "gridcell" }, "…"));
+    return h("div.row",
       {
+        ...common,
         key: row.key,
-        role: "row",
-        class: "row",
         "data-path": row.key,
         tabindex: row.key === this.current ? "0" : "-1",
         "aria-level": row.level,
-        "aria-rowindex": number + 2,
         "aria-posinset": row.position,
         "aria-setsize": row.siblings,
         "aria-expanded": row.isParent ? String(row.isOpen) : null,
         "aria-selected": String(row.key === route.name),
-        vars: { number, level: row.level },
+        vars: { number, level: row.level - 1 },
         on: { click: (/** @type {MouseEvent} */ event) => this.click(event, row), focus: () => this.focus(row) },
       },
       this.columns.map((column) => this.cell(row, column)),
@@ -95,8 +93,9 @@ export class TreeGrid {
 
   /** @param {R} row @param {Column<R>} column */
   cell(row, { name, style, show, props }) {
-    if (style !== "name") return h("div", { role: "gridcell", class: style, ...props?.(row) }, h("span", { class: "measure-name", "aria-hidden": "true" }, name), show(row, 0));
-    return h("div", { role: "rowheader", class: "name" }, h("span", { class: "twist", "aria-hidden": "true" }, row.isParent && (row.isOpen ? "▾" : "▸")), h("span", { class: "label", title: row.key }, row.name), show(row, 0));
+    if (style !== "name") return h("div", { role: "gridcell", class: style, ...props?.(row) }, h("span.measure-name", { "aria-hidden": "true", title: name }, name), show(row, 0));
+    const twist = row.isParent && (row.isOpen ? "▾" : "▸");
+    return h("div.name", { role: "rowheader" }, h("span.twist", { "aria-hidden": "true" }, twist), h("span.label", { title: row.key }, row.name), show(row, 0));
   }
 
   /** Return the numbers of the visible rows and of some around them. */
@@ -122,8 +121,13 @@ export class TreeGrid {
   click(event, row) {
     const isTwist = /** @type {HTMLElement} */ (event.target).classList.contains("twist");
     this.current = row.key;
-    if (isTwist && row.isParent) this.owner.toggle(row, !row.isOpen);
-    else this.owner.go(row.key);
+    if (isTwist && row.isParent) this.options.toggle(row);
+    else this.open(row);
+  }
+
+  /** @param {R} row whose detail is opened */
+  open(row) {
+    location.hash = link(this.options.view, row.key, current().query);
   }
 
   /** @param {R} row */
@@ -148,10 +152,10 @@ export class TreeGrid {
       End: () => this.move(this.rows.length - 1),
       PageDown: () => this.move(at + page),
       PageUp: () => this.move(at - page),
-      ArrowRight: () => (row.isOpen ? this.move(at + 1) : row.isParent && this.owner.toggle(row, true)),
-      ArrowLeft: () => (row.isOpen ? this.owner.toggle(row, false) : this.move(this.parentOf(at))),
-      Enter: () => this.owner.go(row.key),
-      " ": () => this.owner.go(row.key),
+      ArrowRight: () => (row.isOpen ? this.move(at + 1) : row.isParent && this.options.toggle(row)),
+      ArrowLeft: () => (row.isOpen ? this.options.toggle(row) : this.move(this.parentOf(at))),
+      Enter: () => this.open(row),
+      " ": () => this.open(row),
     };
     const moved = moves[event.key];
     if (!moved) return;
@@ -166,11 +170,8 @@ export class TreeGrid {
     return at;
   }
 
-  /**
-   * Move the keyboard focus to a row, and scroll to it.
-   *
-   * @param {number} to
-   */
+  /** Move the keyboard focus to a row, and scroll to it. */
+  /** @param {number} to */
   move(to) {
     const place = this.place;
     const number = Math.min(this.rows.length - 1, Math.max(0, to));
@@ -187,11 +188,8 @@ export class TreeGrid {
   }
 }
 
-/**
- * Return the height of a row, exactly: that of one row is rounded, which adds up over 10,000 rows.
- *
- * @param {Element | null} place
- */
+/** Return the height of a row, exactly: that of one row is rounded, which adds up over 10,000 rows. */
+/** @param {Element | null} place */
 function rowHeight(place) {
   const drawn = /** @type {HTMLElement | null | undefined} */ (place?.querySelector(".rows"));
   const count = Number(drawn?.style.getPropertyValue("--count"));

@@ -2,13 +2,13 @@
  * The views of elastic groups and of quota trees: a tree grid of one resource. The server sorts, searches and pages.
  */
 
-import { get, orNull, path } from "../base/api.js";
+import { get, getRecent, orNull, path } from "../base/api.js";
 import { h, refresh } from "../base/dom.js";
 import { amountsText, briefText, count, counted, exactText, resourceName, sortedNames } from "../base/format.js";
-import { current, link, route } from "../base/route.js";
-import { gauge } from "../parts/bars.js";
+import { link, route } from "../base/route.js";
 import { shownNames } from "../parts/columns.js";
 import { historySection, loadHistory } from "../parts/history.js";
+import { gauge } from "../parts/limits.js";
 import { addressChoice, addressField, clipped, emptyNote, list, nameLink, Order, resourceTable, table } from "../parts/lists.js";
 import { TreeGrid } from "./treegrid.js";
 
@@ -21,8 +21,8 @@ const ABOVE = 60;
 const MOST_TOGGLED = 50;
 /** Consumers in a list. */
 const LISTED = 20;
-/** Milliseconds between two requests for the trees of a partition. */
-const TREES_INTERVAL = 60_000;
+/** Seconds between two requests for the trees of a partition. */
+const TREES_INTERVAL = 60;
 
 /** The kinds of trees: their words, the amounts that limit the usage, and the measures with a column. */
 const KINDS = {
@@ -32,19 +32,13 @@ const KINDS = {
 /** @type {Record<string, string>} */
 const HEADINGS = { used: "Used", runtime: "Runtime", quota: "Quota", min: "Minimum", request: "Request", max: "Maximum", borrowed: "Borrowed", lent: "Lent" };
 
-/** @type {{partition: string, at: number, found: Trees}} */
-let known = { partition: "", at: 0, found: { trees: [], models: [] } };
-
-/** Return the trees of the partition, which rarely change. */
-export async function loadTrees() {
-  const { partition } = route;
-  if (known.partition !== partition || Date.now() - known.at > TREES_INTERVAL) known = { partition, found: await get(path("trees")), at: Date.now() };
-  return known.found;
+/** @returns {Promise<Trees>} the trees of the partition, which rarely change */
+export function loadTrees() {
+  return getRecent(TREES_INTERVAL, path("trees"));
 }
 
 /**
  * Create the view of one kind of tree.
- *
  * @param {"elastic" | "quota"} kind
  * @returns {View<any>}
  */
@@ -56,42 +50,43 @@ export function treeView(kind) {
   let [offset, loaded] = [0, ""];
 
   /** @type {TreeGrid<Row>} */
-  const grid = new TreeGrid({
-    label: words.title,
-    style: "amounts",
-    order,
-    go: (key) => {
-      location.hash = link(kind, key, current().query);
-    },
-    toggle: (row) => {
-      if (!toggled.delete(row.key)) toggled.add(row.key);
-      if (toggled.size > MOST_TOGGLED) toggled.delete([...toggled][0] ?? "");
-      refresh();
-    },
-    seen: (first, end) => {
-      const isMissing = !grid.rows[first] || (end > 0 && !grid.rows[end - 1]);
-      if (!isMissing || !grid.rows.length || offset === Math.max(0, first - ABOVE)) return;
-      offset = Math.max(0, first - ABOVE);
-      refresh();
-    },
-  });
+  const grid = new TreeGrid({ view: kind, label: words.title, order, toggle, seen });
+
+  /** @param {Row} row */
+  function toggle(row) {
+    if (!toggled.delete(row.key)) toggled.add(row.key);
+    if (toggled.size > MOST_TOGGLED) toggled.delete([...toggled][0] ?? "");
+    refresh();
+  }
+
+  /** Load the rows that are visible. */
+  /** @param {number} first @param {number} end */
+  function seen(first, end) {
+    const isMissing = grid.rows.length > 0 && (!grid.rows[first] || !grid.rows[end - 1]);
+    const wanted = Math.max(0, first - ABOVE);
+    if (!isMissing || offset === wanted) return;
+    offset = wanted;
+    refresh();
+  }
+
   async function load() {
     const { resource, search = "" } = route.query;
-    const [name, names] = await chosenTree();
+    const { name, names, models } = await chosenTree();
     if (!name) return null;
     const address = [route.partition, name, search].join("\n");
     if (address !== loaded) offset = 0;
     loaded = address;
     const query = { tree: name, resource, search, sort: order.sorted, toggle: [...toggled], offset, limit: WINDOW };
     const [data, above] = await Promise.all([get(path("tree"), query), loadBorrowers(name, "")]);
-    return { names, data, from: query.offset, above };
+    const suspended = models.filter((one) => one.is_suspended).map((one) => one.model);
+    return { names, suspended, data, from: query.offset, above };
   }
 
-  /** Return the name of the shown tree, and those of all trees of the kind. */
+  /** Return the name of the shown tree, those of all trees of the kind, and the models. */
   async function chosenTree() {
-    const { tree } = route.query;
-    const names = (await loadTrees()).trees.filter((one) => one.kind === kind).map((one) => one.name);
-    return /** @type {const} */ ([names.find((one) => one === tree) ?? names[0], names]);
+    const { trees, models } = await loadTrees();
+    const names = trees.filter((one) => one.kind === kind).map((one) => one.name);
+    return { name: names.find((one) => one === route.query.tree) ?? names[0], names, models };
   }
 
   /** @param {string} tree @param {string} node */
@@ -99,10 +94,10 @@ export function treeView(kind) {
     return kind === "quota" ? get(path("tree", "borrowers"), { tree, node, limit: LISTED }) : { total: 0, consumers: [] };
   }
 
-  /** @param {{names: string[], data: ModelTree, from: number, above: Borrowers} | null} found */
+  /** @param {{names: string[], suspended: string[], data: ModelTree, from: number, above: Borrowers} | null} found */
   function show(found) {
     if (!found) return emptyNote(`No quota model of this partition has ${words.title.toLowerCase()}.`);
-    const { names, data, from, above } = found;
+    const { names, suspended, data, from, above } = found;
     const { resource } = data;
     grid.columns = [
       { name: words.noun === "group" ? "Group" : "Node", style: "name", sort: "name", show: badges },
@@ -117,17 +112,16 @@ export function treeView(kind) {
     ];
     grid.rows = Array.from({ length: data.total });
     data.rows.forEach((row, index) => (grid.rows[from + index] = { ...row, key: row.name, isParent: row.children > 0, isOpen: row.is_open }));
-    const suspended = known.found.models.filter((one) => one.is_suspended).map((one) => one.model);
     const tools = [
       names.length > 1 && addressChoice("tree", "Tree", names.map((one) => [one, one]), data.name),
       data.resources.length > 1 && addressChoice("resource", "Resource", sortedNames(data.resources).map((one) => [one, resourceName(one)]), data.resource),
       addressField("search", `Find a ${words.noun}`),
-      order.field(grid.columns, ["used", words.limits[0] ?? ""].map((measure) => [measure, HEADINGS[measure] ?? ""])),
+      order.field([...grid.columns, ...["used", words.limits[0] ?? ""].map((sort) => ({ sort, name: HEADINGS[sort] ?? "" }))]),
     ];
     const note = [data.resources.length === 1 && `${resourceName(data.resource)} of `, counted(data.nodes, words.noun)];
     return [
-      suspended.length > 0 && h("p", { class: "error", key: "suspended" }, `Suspended after a failure, so that every request is denied: ${suspended.join(", ")}.`),
-      data.mode && data.mode !== "normal" && h("p", { class: "error", key: "mode" }, `The manager of this tree is in mode ${data.mode}: every request is denied.`),
+      suspended.length > 0 && h("p.error", { key: "suspended" }, `Suspended after a failure, so that every request is denied: ${suspended.join(", ")}.`),
+      data.mode && data.mode !== "normal" && h("p.error", { key: "mode" }, `The manager of this tree is in mode ${data.mode}: every request is denied.`),
       list(tools, { noun: words.noun, note, total: data.total, rows: () => grid.describe(), text: counted(data.total, "row"), pages: null }),
       kind === "quota" && data.total > 0 && held(above, "Consumers above their own node", "Every consumer is held by its own node."),
     ];
@@ -135,7 +129,7 @@ export function treeView(kind) {
 
   /** @param {Row} row */
   function badges({ is_hard, borrowers }) {
-    return [is_hard && h("span", { class: "badge quiet" }, "hard"), borrowers > 0 && h("span", { class: "badge quiet", title: `holds ${counted(borrowers, "consumer")} of nodes below` }, `+${count(borrowers)}`)];
+    return [is_hard && h("span.badge.quiet", "hard"), borrowers > 0 && h("span.badge.quiet", { title: `holds ${counted(borrowers, "consumer")} of nodes below` }, `+${count(borrowers)}`)];
   }
 
   /** @param {string} resource @param {Record<string, Amount | null | undefined>} amounts */
@@ -154,40 +148,33 @@ export function treeView(kind) {
   /** @param {Borrowers} found @param {string} caption @param {string} none */
   function held({ total, consumers }, caption, none) {
     if (!total) return emptyNote(none);
-    return table(
-      total > consumers.length ? `${caption}: the first ${consumers.length} of ${count(total)}` : caption,
-      consumers,
-      [
-        { name: "Consumer", show: (one) => clipped(one.consumer_id) },
-        { name: "Its node", show: ({ group }) => nodeLink(group) },
-        { name: "Held by", show: ({ node }) => nodeLink(node) },
-        { name: "Request", show: ({ request }) => amountsText(request) },
-        { name: "Priority", style: "number minor", show: ({ priority, unpreemptable }) => [priority, unpreemptable && " (kept)"] },
-      ],
-      { style: "held stack", key: (one) => one.consumer_id },
-    );
+    return table(total > consumers.length ? `${caption}: the first ${consumers.length} of ${count(total)}` : caption, consumers, [
+      { name: "Consumer", show: (one) => clipped(one.consumer_id) },
+      { name: "Its node", show: ({ group }) => nodeLink(group) },
+      { name: "Held by", show: ({ node }) => nodeLink(node) },
+      { name: "Request", show: ({ request }) => amountsText(request) },
+      { name: "Priority", style: "number minor", show: ({ priority, unpreemptable }) => [priority, unpreemptable && " (kept)"] },
+    ], { style: "held stack", key: (one) => one.consumer_id });
   }
 
   // The detail of a node
 
   async function loadDetail() {
     const { name } = route;
-    const [tree] = await chosenTree();
+    const { name: tree } = await chosenTree();
     const node = tree && (await orNull(get(path("tree", "node"), { tree, node: name })));
     if (!tree || !node) return null;
     const [above, samples] = await Promise.all([loadBorrowers(tree, name), loadHistory({ kind: "tree_node", name, tree })]);
     return { node, above, samples };
   }
 
-  /** @param {{node: TreeNodeDetail, above: Borrowers, samples: import("../parts/history.js").Found} | null} data */
-  function showDetail(data) {
-    if (!data) return h("p", { class: "quiet" }, `There is no ${words.noun} ${route.name} now.`);
-    const { node, above, samples } = data;
+  /** @param {{node: TreeNodeDetail, above: Borrowers, samples: import("../parts/history.js").Found}} data */
+  function showDetail({ node, above, samples }) {
     const names = shownNames(Object.values(node.amounts));
     const parents = node.path.slice(0, -1).map((name, index) => [index > 0 && " › ", nodeLink(name)]);
     const amountsOf = (/** @type {string} */ name) => Object.fromEntries(Object.entries(node.amounts).map(([measure, amounts]) => [measure, amounts[name]]));
     return [
-      h("p", { class: "quiet" }, parents.length > 0 && ["In ", parents, ". "], node.children ? `${counted(node.children, words.noun)} directly below` : "Leaf", node.is_hard ? "; hard: nothing below borrows above it." : "."),
+      h("p.quiet", parents.length > 0 && ["In ", parents, ". "], node.children ? `${counted(node.children, words.noun)} directly below` : "Leaf", node.is_hard ? "; hard: nothing below borrows above it." : "."),
       resourceTable(names, { name: `Used of the ${words.limited}`, show: (name) => usage(name, amountsOf(name)) }, words.measures.map((measure) => [HEADINGS[measure] ?? "", node.amounts[measure]]), "wide"),
       historySection(samples),
       kind === "quota" && held(above, "Consumers above their own node, held or owned here", "Consumers of this node are held by it, and it holds none of others."),

@@ -15,9 +15,8 @@ import { get, path } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { ago, amountsText, count, counted, duration, hourUnit, momentText, whole } from "../base/format.js";
 import { route } from "../base/route.js";
-import { bar, gauge, hoursFigures } from "../parts/bars.js";
-import { owner, reasons } from "../parts/limits.js";
-import { addressChoice, addressField, ALLOCATION, clipped, emptyNote, list, PAGE, pageOf, QUEUE, queueLink, resourceLabel, table, USER } from "../parts/lists.js";
+import { gauge, hoursGauge, owner, reasons } from "../parts/limits.js";
+import { addressChoice, addressField, ALLOCATION, clipped, emptyNote, list, moment, more, PAGE, pageOf, QUEUE, queueLink, resourceLabel, table, USER } from "../parts/lists.js";
 
 /** Coming changes. */
 const CHANGES = 10;
@@ -48,42 +47,28 @@ export const alerts = {
     });
     return [
       tools,
-      h("h3", null, "Nearly full limits"),
+      h("h3", "Nearly full limits"),
       limits,
-      h("h3", null, "Allocations after their promised end"),
+      h("h3", "Allocations after their promised end"),
       overdue.total ? overdueTable(overdue.allocations) : emptyNote("None is overdue."),
-      overdue.total > overdue.allocations.length && h("p", { class: "quiet" }, `and ${count(overdue.total - overdue.allocations.length)} more`),
-      h("h3", null, "Coming changes of limits"),
-      changes.length ? h("ol", { class: "attempts" }, changes.map(change)) : emptyNote("No schedule changes a limit."),
+      more(overdue.total - overdue.allocations.length),
+      h("h3", "Coming changes of limits"),
+      changes.length ? h("ol.attempts", changes.map(change)) : emptyNote("No schedule changes a limit."),
     ];
   },
 };
 
-/**
- * Describe the limits above a threshold, each with all thresholds that it has crossed.
- *
- * @param {Crossed[]} crossed the highest threshold of each limit first
- */
+/** Describe the limits above a threshold, each with all thresholds that it has crossed. */
+/** @param {Crossed[]} crossed */
 function limitTable(crossed) {
   const key = (/** @type {Crossed} */ { kind, name, place, resource }) => JSON.stringify([kind, name, place, resource]);
-  /** @type {Map<string, Crossed & {thresholds: string[]}>} */
-  const limits = new Map();
-  for (const one of crossed) {
-    const found = limits.get(key(one)) ?? { ...one, thresholds: [] };
-    found.thresholds.push(`${one.threshold}%`);
-    limits.set(key(one), found);
-  }
-  return table(
-    "Nearly full limits",
-    [...limits.values()],
-    [
-      { name: "Limit of", width: "24%", show: holder },
-      { name: "On", style: "long", show: ({ kind, resource }) => (kind === "budget" ? hourUnit(resource ?? "") : resourceLabel(resource)) },
-      { name: "Used", style: "bars", width: "36%", show: ({ kind, resource, used, limit, share }) => (kind === "budget" ? [hoursFigures(resource ?? "", used, limit, share), bar(share)] : gauge(resource, whole(used), whole(limit))) },
-      { name: "Thresholds", style: "number", show: ({ thresholds }) => thresholds.join(", ") },
-    ],
-    { style: "list alerts stack", key },
-  );
+  const same = (/** @type {Crossed} */ one) => crossed.filter((other) => key(other) === key(one));
+  return table("Nearly full limits", crossed.filter((one) => one === same(one)[0]), [
+    { name: "Limit of", width: "24%", show: holder },
+    { name: "On", style: "long", show: ({ kind, resource }) => (kind === "budget" ? hourUnit(resource ?? "") : resourceLabel(resource)) },
+    { name: "Used", style: "bars", width: "36%", show: ({ kind, resource, used, limit, share }) => (kind === "budget" ? hoursGauge(resource ?? "", used, limit, share) : gauge(resource, whole(used), whole(limit))) },
+    { name: "Thresholds", style: "number", show: (one) => same(one).map(({ threshold }) => `${threshold}%`).join(", ") },
+  ], { style: "list alerts stack", key });
 }
 
 /** @param {Crossed} one */
@@ -94,28 +79,21 @@ function holder({ kind, name, place }) {
 
 /** @param {Overdue[]} found */
 function overdueTable(found) {
-  return table(
-    "Allocations after their promised end",
-    found,
-    [
-      { ...ALLOCATION, name: "Allocation", width: "24%" },
-      USER,
-      QUEUE,
-      { name: "Holds", style: "long", show: ({ usage }) => amountsText(usage) },
-      { name: "Ended", show: ({ until, state }) => [ago(until), state === "terminating" && h("span", { class: "badge quiet" }, "terminating")], props: ({ until }) => ({ title: momentText(until) }) },
-    ],
-    { style: "list alerts wide", key: (one) => one.allocation_id },
-  );
+  return table("Allocations after their promised end", found, [
+    { ...ALLOCATION, name: "Allocation", width: "24%" },
+    USER,
+    QUEUE,
+    { name: "Holds", style: "long", show: ({ usage }) => amountsText(usage) },
+    { name: "Ended", show: ({ until, state }) => [ago(until), state === "terminating" && h("span.badge.quiet", "terminating")], props: ({ until }) => ({ title: momentText(until) }) },
+  ], { style: "list alerts wide", key: (one) => one.allocation_id });
 }
 
 /** @param {Change} one */
 function change(one) {
   const wait = one.at - Date.now() / 1000;
-  return h(
-    "li",
-    { key: one.at },
-    h("p", null, h("time", { datetime: new Date(one.at * 1000).toISOString() }, momentText(one.at)), h("span", { class: "quiet" }, wait > 0 && `, in ${duration(wait)}`)),
-    h("ul", { class: "difference" }, one.text.split("\n").map((line) => h("li", null, line))),
-    one.newly_exceeded.length > 0 && [h("p", { class: "late" }, `${counted(one.newly_exceeded.length, "limit")} would be exceeded by the current usage:`), reasons(one.newly_exceeded)],
+  return h("li", { key: one.at },
+    h("p", moment(one.at, momentText(one.at)), h("span.quiet", wait > 0 && `, in ${duration(wait)}`)),
+    h("ul.difference", one.text.split("\n").map((line) => h("li", line))),
+    one.newly_exceeded.length > 0 && [h("p.late", `${counted(one.newly_exceeded.length, "limit")} would be exceeded by the current usage:`), reasons(one.newly_exceeded)],
   );
 }

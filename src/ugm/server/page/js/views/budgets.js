@@ -12,7 +12,7 @@ import { get, path } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { counted, duration, hoursText, hourUnit, momentText, whole } from "../base/format.js";
 import { route } from "../base/route.js";
-import { bar, hoursFigures } from "../parts/bars.js";
+import { hoursGauge } from "../parts/limits.js";
 import { addressChoice, addressField, clipped, list, nameLink, pageOf, queueLink, table } from "../parts/lists.js";
 
 const ORDERS = /** @type {[string, string][]} */ ([["", "used share"], ["remaining", "remaining"], ["exhausted", "exhausted first"], ["name", "name"]]);
@@ -38,11 +38,8 @@ export const budgets = {
     }),
 };
 
-/**
- * Return the table of accounts.
- *
- * @param {Accounts} data
- */
+/** Return the table of accounts. */
+/** @param {Accounts} data */
 export function accounts(data) {
   const now = data.now ?? Date.now() / 1000;
   const parts = /** @type {const} */ (["settled", "committed", "remaining"]);
@@ -52,37 +49,31 @@ export function accounts(data) {
     show: (/** @type {Account} */ one) => hoursText(one.resource, one[part]),
     props: (/** @type {Account} */ one) => ({ title: exactHours(one.resource, one[part]) }),
   });
-  return table(
-    "Accounts",
-    data.accounts,
-    [
-      { name: "Account", width: "24%", show: (one) => [clipped(one.budget), owner(one), h("span", { class: "quiet clip", title: one.resource }, hourUnit(one.resource))] },
-      { name: "Used of the limit", style: "bars", width: "24%", show: used },
-      ...parts.map(figure),
-      { name: "Renewed", style: "renewal", show: (one) => renewal(one, now) },
-    ],
-    { style: "list accounts wide", key: (one) => `${one.budget} ${one.scope} ${one.owner} ${one.resource}` },
-  );
+  return table("Accounts", data.accounts, [
+    { name: "Account", width: "24%", show: (one) => [clipped(one.budget), owner(one), h("span.quiet.clip", { title: one.resource }, hourUnit(one.resource))] },
+    { name: "Used of the limit", style: "bars", width: "24%", show: used },
+    ...parts.map(figure),
+    { name: "Renewed", style: "renewal", show: (one) => renewal(one, now) },
+  ], { style: "list accounts wide", key: (one) => `${one.budget} ${one.scope} ${one.owner} ${one.resource}` });
 }
 
 /** @param {Account} one */
 function owner({ scope, owner: name, queue_path }) {
   const found = name === "*" ? "every other group together" : nameLink(OWNERS.get(scope) ?? "queues", name);
-  return h("span", { class: "quiet" }, `${scope} `, found, scope !== "queue" && queue_path && queue_path !== "root" && [" in ", queueLink(queue_path)]);
+  return h("span.quiet", `${scope} `, found, scope !== "queue" && queue_path && queue_path !== "root" && [" in ", queueLink(queue_path)]);
 }
 
 /** @param {Account} one */
 function used({ resource, settled, committed, limit, share }) {
   const most = Number(whole(limit));
-  const part = most > 0 ? Number(whole(settled)) / most : 1;
-  return [hoursFigures(resource, whole(settled) + whole(committed), limit, share), bar(part, { pending: Math.max(0, share - part) })];
+  return hoursGauge(resource, whole(settled) + whole(committed), limit, share, most > 0 ? Number(whole(settled)) / most : 1);
 }
 
 /** @param {Account} one @param {number} now */
 function renewal(one, now) {
   return [
-    one.renews === null ? "never" : [`in ${duration(Math.max(0, one.renews - now))}`, h("span", { class: "quiet moment" }, momentText(one.renews))],
-    one.exhausted !== null && h("span", { class: "late moment" }, one.exhausted <= now ? "exhausted" : `exhausted in ${duration(one.exhausted - now)} at the current rate`),
+    one.renews === null ? "never" : [`in ${duration(Math.max(0, one.renews - now))}`, h("span.quiet.moment", momentText(one.renews))],
+    one.exhausted !== null && h("span.late.moment", one.exhausted <= now ? "exhausted" : `exhausted in ${duration(one.exhausted - now)} at the current rate`),
   ];
 }
 

@@ -28,8 +28,8 @@ export const check = {
   title: "May I?",
   load: async () => null,
   show: () => [
-    h("p", null, "Check whether one more allocation would be granted now. A check changes nothing."),
-    h("form", { class: "check-form", id: "check", on: { submit } }, FIELDS.map(field), h("div", { class: "submit" }, h("button", { type: "submit" }, "Ask"))),
+    h("p", "Check whether one more allocation would be granted now. A check changes nothing."),
+    h("form.check-form", { id: "check", on: { submit } }, FIELDS.map(field), h("div.submit", h("button", { type: "submit" }, "Ask"))),
     h("section", { id: "answer", "aria-label": "Answer" }, result()),
   ],
 };
@@ -37,7 +37,7 @@ export const check = {
 /** @param {FIELDS[number]} description */
 function field([name, label, example, more]) {
   const input = h("input", { name, autocomplete: "off", spellcheck: "false", autocapitalize: "none", "aria-describedby": `${name}-example`, ...more });
-  return h("label", { class: "field" }, label, input, h("span", { class: "quiet", id: `${name}-example` }, `for example ${example}`));
+  return h("label.field", label, input, h("span.quiet", { id: `${name}-example` }, `for example ${example}`));
 }
 
 /** @param {SubmitEvent} event */
@@ -61,11 +61,8 @@ async function submit(event) {
   redraw();
 }
 
-/**
- * Return the requested amounts; the server parses the quantities.
- *
- * @param {(name: string) => string} text returns the text of a field
- */
+/** Return the requested amounts; the server parses the quantities. */
+/** @param {(name: string) => string} text returns the text of a field */
 function amounts(text) {
   /** @type {Record<string, string>} */
   const usage = Object.create(null);
@@ -79,11 +76,8 @@ function amounts(text) {
   return usage;
 }
 
-/**
- * Convert 2.5 to the quantity 2500m.
- *
- * @param {string} cores
- */
+/** Convert 2.5 to the quantity 2500m. */
+/** @param {string} cores */
 function thousandths(cores) {
   const found = /^([0-9]+)\.([0-9]{1,3})$/.exec(cores);
   return found ? `${BigInt(`${found[1]}${(found[2] ?? "").padEnd(3, "0")}`)}m` : cores;
@@ -97,15 +91,15 @@ function headline(explanation) {
 }
 
 function result() {
-  if (answer.error) return h("p", { class: "error" }, answer.error);
+  if (answer.error) return h("p.error", answer.error);
   const { explanation } = answer;
   if (!explanation) return null;
   return [
     h("h3", { class: explanation.allowed ? "yes" : "no" }, headline(explanation)),
-    explanation.queue_path ? h("p", null, answer.user, " in ", queueLink(explanation.queue_path)) : h("pre", null, explanation.text),
+    explanation.queue_path ? h("p", answer.user, " in ", queueLink(explanation.queue_path)) : h("pre", explanation.text),
     reasons(explanation.violations),
-    explanation.evictions.length > 0 && h("p", null, `It would evict ${explanation.evictions.join(", ")}.`),
+    explanation.evictions.length > 0 && h("p", `It would evict ${explanation.evictions.join(", ")}.`),
     explanation.queue_path && chain("Every limit that applies there", explanation.limits, requested(explanation.violations)),
-    explanation.headroom && h("p", null, "At most ", h("strong", null, amountsText(explanation.headroom)), " would be granted now."),
+    explanation.headroom && h("p", "At most ", h("strong", amountsText(explanation.headroom)), " would be granted now."),
   ];
 }

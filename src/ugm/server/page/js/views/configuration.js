@@ -6,9 +6,10 @@
  * @typedef {{text: string, attempts: Attempt[], health: Health}} ConfigurationData
  */
 
-import { get, getText } from "../base/api.js";
+import { get } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { ago, count, momentText } from "../base/format.js";
+import { moment } from "../parts/lists.js";
 
 /** The largest number of lines of the configuration that are shown. */
 const MOST_LINES = 2000;
@@ -20,7 +21,7 @@ const ROLES = new Map([["watch", "the file watcher"], ["signal", "a signal"], ["
 export const configuration = {
   title: "Configuration",
   async load() {
-    const [text, { attempts }, health] = await Promise.all([getText("config"), get("config/changes"), get("health")]);
+    const [text, { attempts }, health] = await Promise.all([get("config"), get("config/changes"), get("health")]);
     return { text, attempts, health };
   },
   show,
@@ -32,12 +33,12 @@ function show({ text, attempts, health }) {
   const lines = text.split("\n");
   const since = source === "start" ? `In force since the start of the server, ${momentText(at)}` : `In force since ${momentText(at)}, from ${source === "file" ? "the file" : "an upload"}`;
   return [
-    h("p", null, `${since}.`),
-    h("h3", null, "Changes"),
-    attempts.length ? h("ol", { class: "attempts" }, attempts.map(attempt)) : h("p", { class: "quiet" }, "None since the start of the server."),
+    h("p", `${since}.`),
+    h("h3", "Changes"),
+    attempts.length ? h("ol.attempts", attempts.map(attempt)) : h("p.quiet", "None since the start of the server."),
     h("h3", { id: "in-force" }, "The configuration in force"),
-    h("pre", { class: "yaml", tabindex: "0", role: "region", "aria-labelledby": "in-force" }, lines.slice(0, MOST_LINES).join("\n")),
-    lines.length > MOST_LINES && h("p", { class: "quiet" }, `The first ${count(MOST_LINES)} of ${count(lines.length)} lines. `, h("a", { href: "api/v1/config" }, "All of it")),
+    h("pre.yaml", { tabindex: "0", role: "region", "aria-labelledby": "in-force" }, lines.slice(0, MOST_LINES).join("\n")),
+    lines.length > MOST_LINES && h("p.quiet", `The first ${count(MOST_LINES)} of ${count(lines.length)} lines. `, h("a", { href: "api/v1/config" }, "All of it")),
   ];
 }
 
@@ -46,22 +47,18 @@ function attempt(one) {
   const source = SOURCES.get(one.source) ?? "";
   const author = one.role === "operator" ? `an operator at ${one.client}` : ROLES.get(one.role) ?? one.role;
   const changed = Object.entries(one.differences);
-  return h(
-    "li",
-    { key: `${one.at} ${one.outcome}` },
-    h("p", null, h("time", { datetime: new Date(one.at * 1000).toISOString(), title: momentText(one.at) }, ago(one.at)), `: ${source}by ${author}. `, one.outcome === "ok" ? h("span", { class: "badge applied" }, "applied") : h("span", { class: "badge" }, "refused")),
-    one.problems.length > 0 && h("ul", { class: "reasons" }, one.problems.map((problem) => h("li", null, problem))),
+  return h("li", { key: `${one.at} ${one.outcome}` },
+    h("p", moment(one.at, ago(one.at)), `: ${source}by ${author}. `, one.outcome === "ok" ? h("span.badge.applied", "applied") : h("span.badge", "refused")),
+    one.problems.length > 0 && h("ul.reasons", one.problems.map((problem) => h("li", problem))),
     changed.map(([name, lines]) => difference(name, lines, changed.length > 1)),
-    one.left_out > 0 && h("p", { class: "quiet" }, `${count(one.left_out)} more lines are not shown.`),
+    one.left_out > 0 && h("p.quiet", `${count(one.left_out)} more lines are not shown.`),
   );
 }
 
 /** @param {string} partition @param {string[]} lines @param {boolean} isNamed */
 function difference(partition, lines, isNamed) {
-  return h(
-    "div",
-    { key: partition },
-    isNamed && h("h4", null, `Partition ${partition}`),
-    lines.length ? h("ul", { class: "difference" }, lines.map((line) => h("li", { class: { "+": "added", "-": "removed" }[line[0] ?? ""] ?? null }, line))) : h("p", { class: "quiet" }, "No differences."),
+  return h("div", { key: partition },
+    isNamed && h("h4", `Partition ${partition}`),
+    lines.length ? h("ul.difference", lines.map((line) => h("li", { class: { "+": "added", "-": "removed" }[line[0] ?? ""] ?? null }, line))) : h("p.quiet", "No differences."),
   );
 }

@@ -7,7 +7,7 @@ import { h } from "../base/dom.js";
 import { ago, amountsText, clock, count, counted } from "../base/format.js";
 import { route } from "../base/route.js";
 import { reasons } from "../parts/limits.js";
-import { addressField, emptyNote, list, nameLink } from "../parts/lists.js";
+import { addressField, emptyNote, list, moment, nameLink } from "../parts/lists.js";
 
 /** The number of records that are shown, and of those from which the newest are chosen. */
 const SHOWN = 100;
@@ -32,7 +32,7 @@ export const denials = {
       noun: "denial",
       note: `${counted(data.total, "denial")} since the start, the newest ${count(data.records.length)} kinds here`,
       total: found.length,
-      rows: () => h("ol", { class: "denials" }, found.map(line)),
+      rows: () => h("ol.denials", found.map(line)),
       none: "Nothing was denied yet.",
       pages: null,
     });
@@ -42,19 +42,15 @@ export const denials = {
 /** @param {Denial} record */
 function line(record) {
   const [first, ...others] = record.asks;
-  return h(
-    "li",
-    { key: record.number },
-    h(
-      "div",
-      null,
+  return h("li", { key: record.number },
+    h("div",
       first && nameLink("applications", first.application_id),
       first && ` requested ${amountsText(first.usage)}`,
       others.length > 0 && ` and ${counted(others.length, "more allocation")}`,
-      record.times > 1 && h("span", { class: "badge quiet" }, `${count(record.times)} times`),
-      !record.decision.can_wait && h("span", { class: "badge" }, "can never fit"),
+      record.times > 1 && h("span.badge.quiet", `${count(record.times)} times`),
+      !record.decision.can_wait && h("span.badge", "can never fit"),
     ),
-    h("time", { class: "quiet", datetime: new Date(record.last_at * 1000).toISOString(), title: `first ${clock(record.first_at)}, last ${clock(record.last_at)}` }, ago(record.last_at)),
+    h("span.quiet", moment(record.last_at, ago(record.last_at), `first ${clock(record.first_at)}, last ${clock(record.last_at)}`)),
     reasons(record.decision.violations),
   );
 }

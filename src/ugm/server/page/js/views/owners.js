@@ -7,19 +7,16 @@ import { get, orNull, path, YUNIKORN_PREFIX } from "../base/api.js";
 import { h, refresh } from "../base/dom.js";
 import { amountsText, amountText, count, counted, resourceName, withUnit } from "../base/format.js";
 import { route } from "../base/route.js";
-import { bar, figures, gauge } from "../parts/bars.js";
 import { Columns, shownNames } from "../parts/columns.js";
-import { historySection, loadHistory } from "../parts/history.js";
-import { chain } from "../parts/limits.js";
-import { addressField, choice, CLIP, detailLink, list, nameLink, Order, pageOf, queueLink, table } from "../parts/lists.js";
-import { applicationsOf, loadApplications } from "./applications.js";
+import { historySection } from "../parts/history.js";
+import { bar, chain, figures, gauge } from "../parts/limits.js";
+import { addressChoice, addressField, CLIP, detailLink, list, more, nameLink, Order, pageOf, queueLink, table } from "../parts/lists.js";
+import { applicationsOf, loadWork } from "./applications.js";
 import { accounts } from "./budgets.js";
 
 /**
  * Create the view of users or of groups.
- *
- * @param {"users" | "groups"} view
- * @param {Detail<any, any>} detail
+ * @param {"users" | "groups"} view @param {Detail<any, any>} detail
  * @returns {View<{total: number, utilizations: LimitUtilization[]}>}
  */
 function utilizationView(view, detail) {
@@ -60,7 +57,7 @@ function utilizationView(view, detail) {
 
 /** @param {LimitUtilization} one */
 function nearest({ limit, resource, share }) {
-  if (!limit || !share) return h("span", { class: "quiet" }, limit ? "no limit is used" : "no limit");
+  if (!limit || !share) return h("span.quiet", limit ? "no limit is used" : "no limit");
   const [used, most] = resource === null ? [limit.running_applications, limit.max_applications] : [limit.usage[resource], limit.max_resources?.[resource]];
   const name = resource ?? "applications";
   return [figures(amountText(name, used ?? 0), [` of ${withUnit(name, most ?? 0)} in `, queueLink(limit.queue_path)], share), bar(share)];
@@ -75,22 +72,18 @@ const LISTED = 20;
  *   leaves: string[], samples: import("../parts/history.js").Found}} OwnerData
  */
 
-/** The queue that the reader has chosen, by partition and user. */
-const chosenQueues = new Map();
-
 /** @returns {Promise<OwnerData | null>} */
 async function loadUser() {
-  const { partition, name } = route;
+  const { name, query } = route;
   const usage = await orNull(get(path("usage", "user", name), {}, YUNIKORN_PREFIX));
   if (!usage) return null;
-  const page = await loadApplications({ user: name });
+  const work = await loadWork("user", name);
   const leaves = busyLeaves(usage.queues);
-  const wanted = chosenQueues.get(`${partition}/${name}`);
-  const queue = leaves.includes(wanted) ? wanted : leaves[0] ?? "root";
+  const queue = leaves.find((one) => one === query.leaf) ?? leaves[0] ?? "root";
   // The groups are a property of an application, because a user may submit applications as a member of different groups.
-  const application = page.applications.find((/** @type {any} */ one) => one.queue_path === queue) ?? page.applications[0];
-  const [{ limits, headroom }, samples] = await Promise.all([get(path("limits"), { user: name, group: application?.user.groups.slice(0, 20), queue }), loadHistory({ kind: "user", name })]);
-  return { usage, leaves, queue, samples, ...page, limits, headroom };
+  const application = work.applications.find((one) => one.queue_path === queue) ?? work.applications[0];
+  const { limits, headroom } = await get(path("limits"), { user: name, group: application?.user.groups.slice(0, 20), queue });
+  return { usage, leaves, queue, limits, headroom, ...work };
 }
 
 /** @returns {Promise<OwnerData | {budgets: import("./budgets.js").Accounts}>} */
@@ -98,39 +91,30 @@ async function loadGroup() {
   const { name } = route;
   const usage = await orNull(get(path("usage", "group", name), {}, YUNIKORN_PREFIX));
   if (!usage) return { budgets: await get(path("budgets"), { owner: name, limit: LISTED }) };
-  const [page, samples] = await Promise.all([loadApplications({ group: name }), loadHistory({ kind: "group", name })]);
-  return { usage, leaves: [], queue: "", samples, ...page, limits: limitsOf(usage.queues), headroom: null };
+  return { usage, leaves: [], queue: "", limits: limitsOf(usage.queues), headroom: null, ...(await loadWork("group", name)) };
 }
 
-/**
- * Return the lowest queues with running applications, the busiest first.
- *
- * @param {UsageNode} top
- */
+/** Return the lowest queues with running applications, the busiest first. */
+/** @param {UsageNode} top */
 function busyLeaves(top) {
-  /** @type {[number, string][]} */
-  const found = [];
-  for (const [node, queuePath] of nodes(top, "")) {
-    if (!node.children.length) found.push([node.runningApplications.length, queuePath]);
-  }
-  return found.sort((one, other) => other[0] - one[0]).map(([, queuePath]) => queuePath);
+  const leaves = places(top).filter(({ node }) => !node.children.length);
+  return leaves.sort((one, other) => other.node.runningApplications.length - one.node.runningApplications.length).map(({ queue }) => queue);
 }
 
-/** @param {UsageNode} node @param {string} above @returns {Generator<[UsageNode, string, number]>} */
-function* nodes(node, above, level = 0) {
+/** @param {UsageNode} node @returns {{node: UsageNode, queue: string, level: number}[]} the queue and all below it */
+function places(node, above = "", level = 0) {
   // The format of the design documents has paths in some places and names in others.
   const name = node.queuename;
-  const queuePath = !above || name.startsWith(`${above}.`) ? name : `${above}.${name}`;
-  yield [node, queuePath, level];
-  for (const child of node.children) yield* nodes(child, queuePath, level + 1);
+  const queue = !above || name.startsWith(`${above}.`) ? name : `${above}.${name}`;
+  return [{ node, queue, level }, ...node.children.flatMap((child) => places(child, queue, level + 1))];
 }
 
 /** @param {UsageNode} top */
 function limitsOf(top) {
-  return [...nodes(top, "")].reverse().map(([node, queuePath]) => ({
+  return places(top).reverse().map(({ node, queue }) => ({
     kind: "group",
     name: route.name,
-    queue_path: queuePath,
+    queue_path: queue,
     limit_name: route.name,
     max_resources: node.maxResources,
     max_applications: node.maxApplications,
@@ -139,13 +123,12 @@ function limitsOf(top) {
   }));
 }
 
-/** @param {OwnerData | null} data */
+/** @param {OwnerData} data */
 function showUser(data) {
-  if (!data) return h("p", { class: "quiet" }, `Nothing runs or waits for ${route.name} now.`);
   return [
-    data.leaves.length > 1 && chooser(data),
+    data.leaves.length > 1 && addressChoice("leaf", "Limits in the queue", data.leaves.map((queue) => [queue, queue]), data.queue),
     chain(`Every limit in ${data.queue}`, data.limits),
-    data.headroom && h("p", null, "One more allocation there may take ", h("strong", null, amountsText(data.headroom)), "."),
+    data.headroom && h("p", "One more allocation there may take ", h("strong", amountsText(data.headroom)), "."),
     historySection(data.samples),
     usageTable(data),
     applicationsOf(data, { user: route.name }),
@@ -156,48 +139,30 @@ function showUser(data) {
 function showGroup(data) {
   if ("budgets" in data) {
     const note = `No limit names ${route.name} where its members run, so nothing is charged to the group now.`;
-    return [h("p", { class: "quiet" }, note), data.budgets.total > 0 && accounts(data.budgets)];
+    return [h("p.quiet", note), data.budgets.total > 0 && accounts(data.budgets)];
   }
   const users = /** @type {string[]} */ (data.usage.users);
   return [
     chain("Every limit of the group", data.limits),
     historySection(data.samples),
     usageTable(data),
-    h("h3", null, counted(users.length, "user")),
-    h(
-      "p",
-      null,
-      users.slice(0, LISTED).map((name) => [nameLink("users", name), " "]),
-      users.length > LISTED && h("span", { class: "quiet" }, `and ${count(users.length - LISTED)} more`),
-    ),
+    h("h3", counted(users.length, "user")),
+    h("p", users.slice(0, LISTED).map((name) => [nameLink("users", name), " "]), more(users.length - LISTED)),
     applicationsOf(data, { group: route.name }),
   ];
 }
 
-export const users = utilizationView("users", { noun: "User", load: loadUser, show: showUser });
+export const users = utilizationView("users", { noun: "User", missing: (name) => `Nothing runs or waits for ${name} now.`, load: loadUser, show: showUser });
 export const groups = utilizationView("groups", { noun: "Group", load: loadGroup, show: showGroup });
 
 /** @param {OwnerData} data */
-function chooser(data) {
-  return choice("Limits in the queue", data.leaves.map((queue) => [queue, queue]), data.queue, (queue) => {
-    chosenQueues.set(`${route.partition}/${route.name}`, queue);
-    refresh();
-  });
-}
-
-/** @param {OwnerData} data */
 function usageTable(data) {
-  const found = [...nodes(data.usage.queues, "")];
-  const names = shownNames(found.map(([node]) => node.resourceUsage));
-  /** @typedef {(typeof found)[number]} Place */
-  return table(
-    "Usage by queue",
-    found,
-    [
-      { name: "Queue", show: ([, queue]) => nameLink("queues", queue, { ...CLIP, "aria-label": queue }, queue.slice(queue.lastIndexOf(".") + 1)), props: ([, , level]) => ({ vars: { level }, class: "indented" }) },
-      { name: "Running", show: ([node]) => gauge(null, node.runningApplications.length, node.maxApplications || undefined) },
-      ...names.map((name) => ({ name: resourceName(name), resource: name, show: (/** @type {Place} */ [node]) => gauge(name, node.resourceUsage[name] ?? 0, node.maxResources?.[name]) })),
-    ],
-    { style: "usage stack", key: ([, queue]) => queue },
-  );
+  const found = places(data.usage.queues);
+  /** @param {string} name @returns {Column<found[number]>} */
+  const measure = (name) => ({ name: resourceName(name), resource: name, show: ({ node }) => gauge(name, node.resourceUsage[name] ?? 0, node.maxResources?.[name]) });
+  return table("Usage by queue", found, [
+    { name: "Queue", show: ({ queue }) => nameLink("queues", queue, { ...CLIP, "aria-label": queue }, queue.slice(queue.lastIndexOf(".") + 1)), props: ({ level }) => ({ vars: { level }, class: "indented" }) },
+    { name: "Running", show: ({ node }) => gauge(null, node.runningApplications.length, node.maxApplications || undefined) },
+    ...shownNames(found.map(({ node }) => node.resourceUsage)).map(measure),
+  ], { style: "usage stack", key: ({ queue }) => queue });
 }

@@ -17,10 +17,10 @@
 
 import { get, orNull, path, post } from "../base/api.js";
 import { h, refresh } from "../base/dom.js";
-import { amountsText, amountText, count, counted, momentText, withUnit } from "../base/format.js";
+import { amountsText, amountText, counted, momentText, withUnit } from "../base/format.js";
 import { route } from "../base/route.js";
 import { reasons } from "../parts/limits.js";
-import { addressField, clipped, detailLink, list, nameLink, pageOf, QUEUE, queueLink, table, USER } from "../parts/lists.js";
+import { addressField, clipped, detailLink, list, more, nameLink, pageOf, QUEUE, queueLink, table, USER } from "../parts/lists.js";
 
 /** Names in a list. */
 const LISTED = 20;
@@ -54,7 +54,7 @@ const LAWS = new Map(Object.entries({
 /** The last plan. A plan is made once, and again only if the reader requests it. */
 const known = { address: "", /** @type {{plan: Plan, at: number} | null} */ found: null };
 
-/** @type {View<Preemption, Planned | null>} */
+/** @type {View<Preemption, Planned>} */
 export const preemption = {
   title: "Preemption",
   topic: "users",
@@ -63,38 +63,33 @@ export const preemption = {
     return { status, waiting };
   },
   show,
-  detail: { noun: "Request", load: loadDetail, show: showDetail },
+  detail: { noun: "Request", missing: (name) => `There is no pending request ${name} now.`, load: loadDetail, show: showDetail },
 };
 
 /** @param {Preemption} data */
 function show({ status, waiting: { requests = [], total } }) {
   return [
     list([addressField("search", "Find a pending request")], { noun: "pending request", note: counted(total, "request"), total, rows: () => requestTable(requests), none: "Nothing waits now, so nothing could be preempted." }),
-    status.terminating.length > 0 && [h("h3", null, `${counted(status.terminating.length, "allocation")} terminating`), allocations(status.terminating)],
-    status.placed.length > 0 && [h("h3", null, "Requests for which a plan has reserved capacity"), allocations(status.placed)],
-    status.timers.length > 0 && [h("h3", null, "Queues above a lowered maximum"), h("ul", { class: "plain" }, status.timers.map((one) => h("li", { key: one.queue_path }, queueLink(one.queue_path), ` since ${momentText(one.since)}; reduced from ${momentText(one.due)} on`)))],
+    status.terminating.length > 0 && [h("h3", `${counted(status.terminating.length, "allocation")} terminating`), allocations(status.terminating)],
+    status.placed.length > 0 && [h("h3", "Requests for which a plan has reserved capacity"), allocations(status.placed)],
+    status.timers.length > 0 && [h("h3", "Queues above a lowered maximum"), h("ul.plain", status.timers.map((one) => h("li", { key: one.queue_path }, queueLink(one.queue_path), ` since ${momentText(one.since)}; reduced from ${momentText(one.due)} on`)))],
   ];
 }
 
 /** @param {import("./waiting.js").Request[]} found */
 function requestTable(found) {
-  return table(
-    "Pending requests",
-    found,
-    [
-      { name: "Request", show: (one) => detailLink(one.allocation_id) },
-      { ...USER, style: "minor" },
-      QUEUE,
-      { name: "Requested", style: "long", show: ({ usage }) => amountsText(usage) },
-    ],
-    { style: "list wide", key: (one) => one.allocation_id },
-  );
+  return table("Pending requests", found, [
+    { name: "Request", show: (one) => detailLink(one.allocation_id) },
+    { ...USER, style: "minor" },
+    QUEUE,
+    { name: "Requested", style: "long", show: ({ usage }) => amountsText(usage) },
+  ], { style: "list wide", key: (one) => one.allocation_id });
 }
 
 /** @param {Owned[]} found */
 export function allocations(found) {
   const line = (/** @type {Owned} */ one) => h("li", { key: one.allocation_id }, allocation(one), `: ${amountsText(one.usage)}`, one.node && ` on ${one.node}`);
-  return [h("ul", { class: "plain" }, found.slice(0, LISTED).map(line)), found.length > LISTED && h("p", { class: "quiet" }, `and ${count(found.length - LISTED)} more`)];
+  return [h("ul.plain", found.slice(0, LISTED).map(line)), more(found.length - LISTED)];
 }
 
 /** @param {{allocation_id: string, application_id: string}} one */
@@ -122,33 +117,29 @@ async function loadDetail() {
   return { request, ...found };
 }
 
-/** @param {Planned | null} data */
-function showDetail(data) {
-  if (!data) return h("p", { class: "quiet" }, `There is no pending request ${route.name} now.`);
-  const { request, plan, at } = data;
+/** @param {Planned} data */
+function showDetail({ request, plan, at }) {
   const victims = [...plan.victims, ...plan.by_model];
   const again = () => {
     known.found = null;
     refresh();
   };
   return [
-    h("p", null, nameLink("applications", request.application_id), " in ", queueLink(request.queue_path), ` requests ${amountsText(request.usage)}.`),
-    h("div", { class: "tools" }, h("span", { class: "quiet" }, `Planned ${momentText(at)}; nothing is evicted.`), h("button", { type: "button", on: { click: again } }, "Plan again")),
-    h("p", null, h("strong", null, OUTCOMES.get(plan.outcome) ?? plan.outcome), plan.due !== null && ` It may preempt from ${momentText(plan.due)} on.`),
-    victims.length > 0 && h("ul", { class: "reasons" }, victims.map(victim)),
-    victims.length > 0 && !plan.is_optimal && h("p", { class: "quiet" }, "The search was bounded: another set of victims may cost less."),
+    h("p", nameLink("applications", request.application_id), " in ", queueLink(request.queue_path), ` requests ${amountsText(request.usage)}.`),
+    h("div.tools", h("span.quiet", `Planned ${momentText(at)}; nothing is evicted.`), h("button", { type: "button", on: { click: again } }, "Plan again")),
+    h("p", h("strong", OUTCOMES.get(plan.outcome) ?? plan.outcome), plan.due !== null && ` It may preempt from ${momentText(plan.due)} on.`),
+    victims.length > 0 && h("ul.reasons", victims.map(victim)),
+    victims.length > 0 && !plan.is_optimal && h("p.quiet", "The search was bounded: another set of victims may cost less."),
     plan.decision && reasons(plan.decision.violations),
-    plan.missing.length > 0 && [h("h3", null, "What is missing"), h("ul", { class: "reasons" }, plan.missing.map((one) => h("li", { key: `${one.queue_path} ${one.resource}` }, queueLink(one.queue_path), `: ${withUnit(one.resource, one.amount)}`)))],
+    plan.missing.length > 0 && [h("h3", "What is missing"), h("ul.reasons", plan.missing.map((one) => h("li", { key: `${one.queue_path} ${one.resource}` }, queueLink(one.queue_path), `: ${withUnit(one.resource, one.amount)}`)))],
     others(plan.others),
   ];
 }
 
 /** @param {Victim} one */
 function victim(one) {
-  const use = (/** @type {string} */ verb, /** @type {Use} */ found) => h("div", { class: "quiet", key: `${verb} ${found.queue_path} ${found.resource}` }, queueLink(found.queue_path), ` ${verb} ${amountText(found.resource, found.after)} of ${withUnit(found.resource, found.guaranteed)} guaranteed`);
-  return h(
-    "li",
-    { key: one.allocation_id },
+  const use = (/** @type {string} */ verb, /** @type {Use} */ found) => h("div.quiet", { key: `${verb} ${found.queue_path} ${found.resource}` }, queueLink(found.queue_path), ` ${verb} ${amountText(found.resource, found.after)} of ${withUnit(found.resource, found.guaranteed)} guaranteed`);
+  return h("li", { key: one.allocation_id },
     allocation(one),
     " in ",
     queueLink(one.queue_path),
@@ -159,17 +150,14 @@ function victim(one) {
   );
 }
 
-/**
- * Describe what protects the other allocations, by reason.
- *
- * @param {Record<string, string>} found
- */
+/** Describe what protects the other allocations, by reason. */
+/** @param {Record<string, string>} found */
 function others(found) {
-  /** @type {Map<string, string[]>} */
-  const byLaw = new Map();
-  for (const [name, law] of Object.entries(found)) byLaw.set(law, [...(byLaw.get(law) ?? []), name]);
-  if (!byLaw.size) return null;
-  const line = (/** @type {string} */ law, /** @type {string[]} */ names) =>
-    h("li", { key: law }, `${counted(names.length, "allocation")}: ${LAWS.get(law) ?? law}`, h("div", { class: "quiet" }, names.slice(0, LISTED).map((name, index) => [index > 0 && ", ", clipped(name, "name-link")]), names.length > LISTED && ` and ${count(names.length - LISTED)} more`));
-  return [h("h3", null, "What protects the others"), h("ul", { class: "reasons" }, [...byLaw].map(([law, names]) => line(law, names)))];
+  const line = (/** @type {string} */ law) => {
+    const names = Object.keys(found).filter((name) => found[name] === law);
+    const first = names.slice(0, LISTED).map((name, index) => [index > 0 && ", ", clipped(name, "name-link")]);
+    return h("li", { key: law }, `${counted(names.length, "allocation")}: ${LAWS.get(law) ?? law}`, h("div.quiet", first, more(names.length - LISTED)));
+  };
+  const laws = [...new Set(Object.values(found))];
+  return laws.length > 0 && [h("h3", "What protects the others"), h("ul.reasons", laws.map(line))];
 }

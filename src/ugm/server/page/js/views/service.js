@@ -11,14 +11,14 @@ import { emptyNote, table } from "../parts/lists.js";
 const LATE = 5;
 
 /** @type {View<ServiceStatus | null>} */
-export const service = { title: "Service", load: () => orNull(get(path("service"))), show };
+export const service = { title: "Service", model: "Service", load: () => orNull(get(path("service"))), show };
 
 /** @param {ServiceStatus | null} status */
 function show(status) {
   if (!status) return emptyNote("This partition is not part of a service: it is in the process of this server.");
   return [
-    status.outage && h("p", { class: "error", key: "outage" }, `The log accepts no changes: ${status.outage}`),
-    isLate(status) && h("p", { class: "error", key: "late" }, `The leader has not answered this process for ${duration(status.age)}. The figures below are from its last answer.`),
+    status.outage && h("p.error", { key: "outage" }, `The log accepts no changes: ${status.outage}`),
+    isLate(status) && h("p.error", { key: "late" }, `The leader has not answered this process for ${duration(status.age)}. The figures below are from its last answer.`),
     facts(status),
     standbys(status.standbys),
   ];
@@ -42,21 +42,16 @@ function facts(status) {
     ["Waiting operations", count(status.waiting), "for the next commit"],
     ["Commit", commits.count ? duration(commits.median) : "none yet", commits.count ? `median; 99% within ${duration(commits.p99)}; ${counted(commits.count, "commit")}` : ""],
   ];
-  return h("dl", { class: "facts" }, found.map(([name, value, note]) => h("div", null, h("dt", null, name), h("dd", { class: "figure" }, value), note && h("dd", { class: "quiet" }, note))));
+  return h("dl.facts", found.map(([name, value, note]) => h("div", h("dt", name), h("dd.figure", value), note && h("dd.quiet", note))));
 }
 
 /** @param {StandbyStatus[]} found */
 function standbys(found) {
   if (!found.length) return emptyNote("No process stands by. If the leader fails, none takes over.");
-  return table(
-    "Processes that stand by",
-    found,
-    [
-      { name: "Standby", width: "36%", show: ({ name }) => name },
-      { name: "Address", style: "minor", width: "36%", show: ({ address }) => address },
-      { name: "Changes behind", style: "number", show: ({ lag }) => count(lag) },
-      { name: "Age", style: "number", show: ({ seconds }) => duration(seconds), props: ({ seconds }) => ({ class: `number${seconds > LATE ? " late" : ""}` }) },
-    ],
-    { style: "standbys", key: ({ name, address }) => `${name} ${address}` },
-  );
+  return table("Processes that stand by", found, [
+    { name: "Standby", width: "36%", show: ({ name }) => name },
+    { name: "Address", style: "minor", width: "36%", show: ({ address }) => address },
+    { name: "Changes behind", style: "number", show: ({ lag }) => count(lag) },
+    { name: "Age", style: "number", show: ({ seconds }) => duration(seconds), props: ({ seconds }) => ({ class: `number${seconds > LATE ? " late" : ""}` }) },
+  ], { style: "standbys", key: ({ name, address }) => `${name} ${address}` });
 }

@@ -10,7 +10,7 @@ import { get, path } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { count, counted, percent } from "../base/format.js";
 import { route } from "../base/route.js";
-import { bar, figures } from "../parts/bars.js";
+import { bar, figures } from "../parts/limits.js";
 import { addressField, CLIP, clipped, emptyNote, filters, list, nameLink, pageOf, table } from "../parts/lists.js";
 
 /** The columns of users and of accounts. */
@@ -37,7 +37,7 @@ function show(data) {
   return [
     list([addressField("search", "Find a user or account")], { noun: "user or account", note: [counted(data.total, "user"), filters().length > 0 && " found", ", the best first"], total: data.total, rows: users, none: "No user has shares or usage yet." }),
     data.accounts.length > 0 && table("Accounts of these users", data.accounts, [{ name: "Account", show: (one) => clipped(one.path), props: (one) => ({ class: "indented", vars: { level: one.path.split("/").length - 1 } }) }, ...FIGURES], { style: "shares wide", key }),
-    h("p", { class: "quiet" }, "The level is the part of the shares divided by the part of the usage of its account: above 1, less is used than the share. The mark of a bar is the share. The usage is decayed and weighted."),
+    h("p.quiet", "The level is the part of the shares divided by the part of the usage of its account: above 1, less is used than the share. The mark of a bar is the share. The usage is decayed and weighted."),
   ];
 }
 
@@ -49,7 +49,7 @@ function key(one) {
 /** @param {RankedUser} one */
 function user(one) {
   const above = one.path.slice(0, one.path.lastIndexOf("/"));
-  return [nameLink("users", one.user, CLIP), above && h("span", { class: "quiet clip", title: above }, above)];
+  return [nameLink("users", one.user, CLIP), above && h("span.quiet.clip", { title: above }, above)];
 }
 
 /** @param {Ranked} one */
@@ -58,11 +58,8 @@ function usedOfShare(one) {
   return [figures(percent(used), share === null ? " without limit" : ` of ${percent(share)}`), bar(used, { guaranteed: share ?? undefined, level: share !== null && used > share ? "near" : "free" })];
 }
 
-/**
- * Convert a fraction such as 7/2.
- *
- * @param {string} text
- */
+/** Convert a fraction such as 7/2. */
+/** @param {string} text */
 function number(text) {
   const [above = "0", below = "1"] = text.split("/");
   return Number(above) / Number(below);

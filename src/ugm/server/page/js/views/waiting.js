@@ -4,11 +4,11 @@
  *
  * @typedef {{allocation_id: string, application_id: string, user: string, queue_path: string, blocked_by: string,
  *   usage: Amounts, priority: number, fits: boolean}} Pending
- * @typedef {Pending & {position: number, requested_at: number | null,
- *   reasons: {allowed: boolean, can_wait: boolean, violations: Violation[]} | null}} Request
+ * @typedef {{position: number, requested_at: number | null, age: number | null}} Aged the page computes the age
+ * @typedef {Pending & Aged & {reasons: {allowed: boolean, can_wait: boolean, violations: Violation[]} | null}} Request
  * @typedef {Pending & {reasons: string[]}} Turn
- * @typedef {{position: number, requested_at: number | null, pending: Amounts, pending_allocations: number, user: string,
- *   application_id?: string, queue_path?: string, running_applications?: number}} Sum
+ * @typedef {Aged & {pending: Amounts, pending_allocations: number, user: string, application_id?: string,
+ *   queue_path?: string, running_applications?: number}} Sum
  * @typedef {{as_of: number, total: number, requests?: Request[], applications?: Sum[], users?: Sum[]}} WaitingWork
  */
 
@@ -22,86 +22,79 @@ import { ageText } from "./applications.js";
 
 /** Requests whose place is explained. */
 const EXPLAINED = 100;
-/** What is listed: the value in the address and the text. */
-const LISTS = /** @type {[string, string][]} */ ([["", "requests"], ["applications", "applications"], ["users", "users"], ["order", "order explained"]]);
-/** @type {Column<Pending>} */
-const REQUESTED = { name: "Requested", style: "long", show: ({ usage, priority }) => [amountsText(usage), priority !== 0 && h("span", { class: "quiet" }, ` priority ${priority}`)] };
-/** @type {Column<Request>} */
-const WHY = { name: "What blocks it", style: "why", width: "42%", show: why };
 
-/** @type {View<WaitingWork | {turns: Turn[]}>} */
+/** @type {Column<Aged>} */
+const AGE = { name: "Age", width: "5rem", show: ({ age }) => ageText(age) };
+/** @type {Column<Pending>} */
+const REQUESTED = { name: "Requested", style: "long", show: ({ usage, priority }) => [amountsText(usage), priority !== 0 && h("span.quiet", ` priority ${priority}`)] };
+/** @type {Column<Sum>[]} */
+const SUMS = [{ name: "Requests", show: requestsOf }, AGE, { name: "Requested", style: "long", show: ({ pending }) => amountsText(pending) }];
+const WHY = { style: "why", width: "42%" };
+/** @type {Column<any>} */
+const PLACE = { name: "#", style: "place", width: "3.5rem", show: ({ position }, index) => count(position ?? index + 1), props: () => ({ title: "place in the scheduling order" }) };
+
+/** What is listed, by the value in the address: the text of the choice, the caption, and the columns after the place. */
+/** @type {Map<string | undefined, {text: string, caption: string, columns: Column<any>[]}>} */
+const LISTS = new Map(Object.entries({
+  "": { text: "requests", caption: "Pending requests", columns: [ALLOCATION, USER, QUEUE, AGE, REQUESTED, { ...WHY, name: "What blocks it", show: why }] },
+  applications: {
+    text: "applications",
+    caption: "Pending requests by application",
+    columns: [{ name: "Application", show: application }, ...SUMS, QUEUE],
+  },
+  users: { text: "users", caption: "Pending requests by user", columns: [USER, ...SUMS, { name: "Running", show: running }] },
+  order: { text: "order explained", caption: "Scheduling order", columns: [ALLOCATION, USER, QUEUE, REQUESTED, { ...WHY, name: "Why it has this place", show: whyThere }] },
+}));
+
+/** @type {View<{by: string, total: number, rows: any[]}>} */
 export const waiting = {
   title: "Waiting",
   topic: "users",
   async load() {
-    const { by = "", search, user, queue, application, older_than, sort } = route.query;
-    if (by === "order") return get(path("order"), { limit: EXPLAINED });
-    const parts = ["applications", "users"].includes(by) ? [by] : [];
-    return get(path("waiting", ...parts), { search, user, queue, application, older_than, sort, ...pageOf() });
+    const { search, user, queue, application, older_than, sort } = route.query;
+    const by = LISTS.has(route.query.by) ? route.query.by ?? "" : "";
+    if (by === "order") {
+      const { turns } = await get(path("order"), { limit: EXPLAINED });
+      return { by, total: turns.length, rows: turns };
+    }
+    /** @type {WaitingWork} */
+    const data = await get(path("waiting", ...(by ? [by] : [])), { search, user, queue, application, older_than, sort, ...pageOf() });
+    const rows = data.requests ?? data.applications ?? data.users ?? [];
+    return { by, total: data.total, rows: rows.map((one) => ({ ...one, age: one.requested_at === null ? null : data.as_of - one.requested_at })) };
   },
-  show,
+  show({ by, total, rows }) {
+    const { caption, columns, text } = LISTS.get(by) ?? { caption: "", columns: [], text: "" };
+    const isOrder = by === "order";
+    const tools = [
+      addressField("search", "Find"),
+      addressField("user", "User"),
+      addressField("queue", "Queue"),
+      addressChoice("older_than", "Age", AGES),
+      addressChoice("sort", "Order", [["", "position"], ["age", "age"], ["name", "name"]]),
+    ];
+    return list([addressChoice("by", "Show", [...LISTS].map(([value, one]) => [value ?? "", one.text])), !isOrder && tools], {
+      noun: "pending request",
+      note: isOrder ? `the first ${counted(total, "request")}` : [counted(total, text.slice(0, -1)), filters().length > 0 && " found"],
+      total,
+      rows: () => table(caption, rows, [PLACE, ...columns], { style: "list waiting wide", key: (one) => one.allocation_id ?? one.application_id ?? one.user }),
+      none: "Nothing waits now.",
+      pages: isOrder ? null : undefined,
+    });
+  },
 };
 
-/** @param {WaitingWork | {turns: Turn[]}} data */
-function show(data) {
-  const choice = addressChoice("by", "Show", LISTS);
-  const texts = { none: "Nothing waits now.", noun: "pending request" };
-  if ("turns" in data) return list([choice], { ...texts, note: `the first ${counted(data.turns.length, "request")}`, total: data.turns.length, rows: () => order(data.turns), pages: null });
-  const noun = data.users ? "user" : data.applications ? "application" : "request";
-  const tools = [
-    choice,
-    addressField("search", "Find"),
-    addressField("user", "User"),
-    addressField("queue", "Queue"),
-    addressChoice("older_than", "Age", AGES),
-    addressChoice("sort", "Order", [["", "position"], ["age", "age"], ["name", "name"]]),
-  ];
-  return list(tools, { ...texts, note: [counted(data.total, noun), filters().length > 0 && " found"], total: data.total, rows: () => (data.requests ? waitingTable("Pending requests", data.requests, ({ position }) => position, [ALLOCATION, USER, QUEUE, age(data.as_of), REQUESTED, WHY]) : sums(data)) });
+/** @param {Sum} one */
+function application({ application_id = "", user }) {
+  return [nameLink("applications", application_id, CLIP), ownerOf("users", user)];
 }
 
-/**
- * @template {Pending | Sum} T
- * @param {string} label
- * @param {T[]} found
- * @param {(one: T, index: number) => number} position
- * @param {Column<T>[]} columns after the place
- */
-function waitingTable(label, found, position, columns) {
-  /** @type {Column<T>} */
-  const place = { name: "#", style: "place", width: "3.5rem", show: (one, index) => count(position(one, index)), props: () => ({ title: "place in the scheduling order" }) };
-  return table(label, found, [place, ...columns], { style: "list waiting wide", key: (one) => ("allocation_id" in one ? one.allocation_id : one.application_id ?? one.user) });
+/** @param {Sum} one */
+function running({ running_applications = 0 }) {
+  return count(running_applications);
 }
 
-/** @param {number} now */
-function age(now) {
-  return { name: "Age", width: "5rem", show: (/** @type {{requested_at: number | null}} */ one) => ageText(one.requested_at, now) };
-}
-
-/** @param {Turn[]} turns */
-function order(turns) {
-  const reasons = (/** @type {Turn} */ one) => h("ul", { class: "reasons" }, one.reasons.map((reason) => h("li", null, reason)), !one.fits && h("li", null, "It does not fit yet: it exceeds ", queueLink(one.blocked_by), "."));
-  return waitingTable("Scheduling order", turns, (_, index) => index + 1, [ALLOCATION, USER, QUEUE, REQUESTED, { name: "Why it has this place", style: "why", width: "42%", show: reasons }]);
-}
-
-/** @param {WaitingWork} data */
-function sums({ users, applications, as_of: now }) {
-  const noun = users ? "User" : "Application";
-  /** @type {Column<Sum>} */
-  const last = users ? { name: "Running", show: (one) => count(one.running_applications ?? 0) } : QUEUE;
-  return waitingTable(`Pending requests by ${noun.toLowerCase()}`, users ?? applications ?? [], ({ position }) => position, [
-    { name: noun, show: (one) => (users ? nameLink("users", one.user, CLIP) : [nameLink("applications", one.application_id ?? "", CLIP), ownerOf("users", one.user)]) },
-    { name: "Requests", show: requestsOf },
-    age(now),
-    { name: "Requested", style: "long", show: ({ pending }) => amountsText(pending) },
-    last,
-  ]);
-}
-
-/**
- * Describe the link to the requests of a user or application.
- *
- * @param {Sum} one
- */
+/** Describe the link to the requests of a user or application. */
+/** @param {Sum} one */
 function requestsOf({ application_id: application, user, pending_allocations: number }) {
   const { by: _by, page: _page, ...query } = route.query;
   const href = link("waiting", "", { ...query, ...(application === undefined ? { user } : { application }) });
@@ -110,7 +103,12 @@ function requestsOf({ application_id: application, user, pending_allocations: nu
 
 /** @param {Request} one */
 function why({ reasons: found, fits, blocked_by: queue }) {
-  if (!found) return h("span", { class: "quiet" }, "It has just ended.");
+  if (!found) return h("span.quiet", "It has just ended.");
   if (found.allowed) return fits ? "Nothing: it would be granted now." : ["Earlier requests: together with them, it exceeds ", queueLink(queue), "."];
   return [found.can_wait ? "Waiting can help." : "Waiting cannot help: a limit has to be raised.", reasons(found.violations)];
+}
+
+/** @param {Turn} one */
+function whyThere(one) {
+  return h("ul.reasons", one.reasons.map((reason) => h("li", reason)), !one.fits && h("li", "It does not fit yet: it exceeds ", queueLink(one.blocked_by), "."));
 }
