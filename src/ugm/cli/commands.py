@@ -27,11 +27,7 @@ from rich.text import Text
 from ugm import ConfigError, Problem, UgmError
 from ugm.cli.demo import demo_command
 from ugm.cli.explain import explain_command, order_command
-from ugm.cli.options import (
-    STDIN,
-    read_config,
-    read_review,
-)
+from ugm.cli.options import STDIN, read_config, read_review
 from ugm.cli.output import PROBLEMS, counted, exit_with_error, print_data, print_json, section, shown, table
 from ugm.cli.serve import serve_command
 from ugm.cli.simulate import simulate_command
@@ -204,14 +200,6 @@ _DIFFERENT: Final = 1
 _ERROR: Final = 2
 
 
-def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click passes it by position
-    if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - the import is slow, and only this option needs it
-
-        click.echo(f"ugm {version('ugm')}")
-        ctx.exit()
-
-
 class _Group(click.Group):
     """Prints an error of a command, and exits with status 1."""
 
@@ -223,9 +211,7 @@ class _Group(click.Group):
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
-)
+@click.version_option(package_name="ugm", message="ugm %(version)s", help="Show the version.")
 def ugm() -> None:
     """Hierarchical quotas for users, groups and queues."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -16,15 +16,7 @@ from rich.text import Text
 
 from ugm import Partition
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.cli.options import (
-    Server,
-    read_amounts,
-    read_cluster,
-    read_partition_config,
-    read_tag_values,
-    server_or_store,
-    server_url,
-)
+from ugm.cli.options import amounts_option, read_partition_config, read_tag_values, server_at, server_or_store
 from ugm.cli.output import print_json, section, shown, table, with_instants
 from ugm.errors import printable
 from ugm.resources import Resource, format_amount
@@ -53,25 +45,11 @@ _LONG: Final = 2**40
     help="A tag of the application, for placement rules and quota models; may be repeated.",
 )
 @click.option("--application", metavar="ID", help="An application of a running server, instead of a user.")
-@click.option(
-    "--usage",
-    callback=read_amounts,
-    metavar="NAME=QUANTITY,...",
-    multiple=True,
-    help="Resources of the allocation, for example vcore=2.5,memory=4Gi; may be repeated.",
-)
-@click.option(
-    "--quota",
-    callback=read_amounts,
-    metavar="NAME=QUANTITY,...",
-    multiple=True,
-    help="The quota of the namespace, for a dynamic queue; may be repeated.",
-)
-@click.option(
+@amounts_option("--usage", "Resources of the allocation, for example vcore=2.5,memory=4Gi; may be repeated.")
+@amounts_option("--quota", "The quota of the namespace, for a dynamic queue; may be repeated.")
+@amounts_option(
     "--cluster",
-    callback=read_cluster,
-    metavar="NAME=QUANTITY,...",
-    help="The size of the cluster, for example vcore=1000,memory=4Ti; only with a file.  [default: unlimited]",
+    "The size of the cluster, for example vcore=1000,memory=4Ti; only with a file.  [default: unlimited]",
 )
 @click.option(
     "--partition", "partition_name", metavar="NAME", help="The partition.  [default: the only one, or default]"
@@ -99,15 +77,14 @@ def explain_command(  # noqa: PLR0913 - one for each option
     queue: str | None,
     tags: dict[str, str],
     application: str | None,
-    usage: Resource | None,
-    quota: Resource | None,
-    cluster: Resource | None,
+    quota: Resource,
+    cluster: Resource,
     partition_name: str | None,
     duration: int | None,
-    max_holders: int,
     preempt: bool,
     priority: int,
     as_json: bool,
+    **terms: Any,  # noqa: ANN401 - the usage and the number of holders
 ) -> None:
     """Explain whether a request would be allowed, who holds the missing resources, and which limits apply.
 
@@ -115,54 +92,40 @@ def explain_command(  # noqa: PLR0913 - one for each option
     decision is that of an empty cluster. With - the configuration is read from the standard input.
     The exit status is 0 if the request would be allowed, and 3 if it would be denied.
     """
+    server = server_at(source, partition_name)
     if (user is None) == (application is None):
         raise click.UsageError("give either --user or --application")
-    if application is not None and server_url(source) is None:
+    if application is not None and server is None:
         raise click.UsageError("--application requires the address of a running server as SOURCE")
-    if application is not None and (quota is not None or tags):
-        raise click.UsageError(f"{'--tag' if quota is None else '--quota'} requires --user")
-    if cluster is not None and server_url(source) is not None:
+    if application is not None and (quota or tags):
+        raise click.UsageError(f"{'--quota' if quota else '--tag'} requires --user")
+    if cluster and server is not None:
         raise click.UsageError("--cluster requires a configuration file as SOURCE")
     if preempt and application is None:
         raise click.UsageError("--preempt requires --application")
-    subject = (
+    subject: JsonObject = (
         {"application_id": application}
         if user is None
-        else {"user": user, "groups": list(groups), "queue": queue or "", "tags": tags}
+        else {"user": user, "groups": groups, "queue": queue or "", "tags": tags}
     )
-    terms: JsonObject = {} if quota is None else {"quota": dict(quota)}
-    if duration is not None:
-        terms["duration"] = duration
-    body = {**subject, **terms, "usage": dict(usage or {}), "max_holders": max_holders}
-    explanation = _explain(source, partition_name, body, cluster)
-    if preempt:
-        explanation["preemption"] = _plan(source, partition_name, subject, usage or Resource(), priority)
+    optional = {name: value for name, value in (("quota", quota), ("duration", duration)) if value}
+    request = {**subject, **optional, **terms}
+    if server is None:
+        partition = Partition(read_partition_config(source, partition_name))
+        if cluster:
+            partition.add_node("cluster", cluster)
+        explanation = explain_request(partition, **request)
+    else:
+        explanation = server.post("/explain", request)
+    if preempt and server is not None:
+        # For a request that has waited long enough.
+        plan = {**subject, "usage": terms["usage"], "priority": priority, "since": 0, "now": _LONG}
+        explanation["preemption"] = server.post("/plan_preemption", plan)
     if as_json:
         print_json(explanation)
     else:
         render_explanation(explanation, Console())
     sys.exit(0 if explanation["allowed"] else _DENIED)
-
-
-def _explain(source: str, name: str | None, body: JsonMapping, cluster: Resource | None) -> JsonObject:
-    url = server_url(source)
-    if url is not None:
-        explanation: JsonObject = Server(url, name or "default").post("/explain", body)
-        return explanation
-    partition = Partition(read_partition_config(source, name))
-    if cluster is not None:
-        partition.add_node("cluster", cluster)
-    terms: JsonObject = {
-        key: Resource(value) if key == "quota" else value for key, value in body.items() if key != "usage"
-    }
-    return explain_request(partition, Resource(body["usage"]), **terms)
-
-
-def _plan(source: str, name: str | None, subject: JsonMapping, usage: Resource, priority: int) -> JsonObject:
-    """Return the preemption plan for a request that has waited long enough."""
-    body = {**subject, "usage": dict(usage), "priority": priority, "since": 0, "now": _LONG}
-    plan: JsonObject = Server(server_url(source) or "", name or "default").post("/plan_preemption", body)
-    return plan
 
 
 def render_explanation(explanation: JsonMapping, console: Console) -> None:
@@ -200,14 +163,6 @@ def _rows(limit: JsonMapping) -> list[tuple[str, ...]]:
     return rows
 
 
-class _Order(NamedTuple):
-    """The order as plain data."""
-
-    turns: list[JsonObject]
-    #: The comparison of two users by their shares; None if none was requested, or there are no shares.
-    explanation: JsonMapping | None
-
-
 @click.command("order", short_help="Explain the order of pending requests.")
 @click.argument("source")
 @click.option("--partition", "partition_name", metavar="NAME", help="The partition of a server.  [default: default]")
@@ -236,40 +191,37 @@ def order_command(
     A request fits if the maxima of its queues allow it together with those before it; other limits do not count.
     """
     server = server_or_store(source, partition_name)
-    found = _of_store(source, limit, users, tree) if server is None else _of_server(server, limit, users, tree)
-    if users is not None and found.explanation is None:
+    compared: JsonMapping | None = None
+    if server is None:
+        with read_partition(source) as partition:
+            turns = [turn.to_dict() for turn in partition.order(max_turns=limit, tree=tree or "")]
+            reports = partition.model_reports()
+        if users is not None:
+            compared = explain_shares_of(reports, *users)
+    else:
+        turns = server.get("/order", limit=limit, **({} if tree is None else {"tree": tree}))["turns"]
+        if users is not None:
+            compared = server.get("/shares", first=users[0], second=users[1], limit=1)["explanation"]
+    if users is not None and compared is None:
         raise click.UsageError("the configuration declares no shares of users")
     if as_json:
-        turns = [with_instants(turn, "start") for turn in found.turns]
-        print_json({"turns": turns, **({} if users is None else {"explanation": found.explanation})})
+        turns = [with_instants(turn, "start") for turn in turns]
+        print_json({"turns": turns, **({} if users is None else {"explanation": compared})})
     else:
-        _render(found, Console())
+        _render(turns, compared, Console())
 
 
-def _of_server(server: Server, limit: int, users: Sequence[str] | None, tree: str | None) -> _Order:
-    turns = server.get("/order", limit=limit, **({} if tree is None else {"tree": tree}))["turns"]
-    if users is None:
-        return _Order(turns, None)
-    return _Order(turns, server.get("/shares", first=users[0], second=users[1], limit=1)["explanation"])
-
-
-def _of_store(source: str, limit: int, users: Sequence[str] | None, tree: str | None) -> _Order:
-    with read_partition(source) as partition:
-        turns = [turn.to_dict() for turn in partition.order(max_turns=limit, tree=tree or "")]
-        reports = partition.model_reports()
-    return _Order(turns, None if users is None else explain_shares_of(reports, *users))
-
-
-def _render(found: _Order, console: Console) -> None:
-    console.print(_turn_table(found.turns))
-    if found.turns:
+def _render(turns: Sequence[JsonMapping], compared: JsonMapping | None, console: Console) -> None:
+    """Print the order, and the comparison of two users by their shares, if there is one."""
+    console.print(_turn_table(turns))
+    if turns:
         console.print("\n[bold]Reasons for these places[/bold]")
-    for place, turn in enumerate(found.turns, 1):
+    for place, turn in enumerate(turns, 1):
         console.print(f"{place}  {shown('; '.join(turn['reasons']))}", highlight=False, soft_wrap=True)
-    if found.explanation is not None:
+    if compared is not None:
         console.print()
-        console.print(shown(found.explanation["text"]), highlight=False)
-        section(console, f"Compared below {found.explanation['account'] or 'the top'}", _steps(found.explanation))
+        console.print(shown(compared["text"]), highlight=False)
+        section(console, f"Compared below {compared['account'] or 'the top'}", _steps(compared))
 
 
 def _turn_table(turns: Iterable[JsonMapping]) -> Table:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final, cast, final, get_args
+from typing import Any, Final, TypeVar, cast, final, get_args
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
@@ -35,19 +35,18 @@ __all__ = [
     "LocationType",
     "Server",
     "ServerError",
-    "read_amounts",
-    "read_cluster",
+    "amounts_option",
     "read_config",
     "read_cores",
     "read_fields",
     "read_memory",
-    "read_more",
     "read_new_file",
     "read_partition_config",
     "read_prefixes",
     "read_review",
     "read_tag_values",
     "read_tags",
+    "server_at",
     "server_or_store",
     "server_url",
 ]
@@ -57,6 +56,8 @@ STDIN: Final = "-"
 #: Decimal cores, such as 2.5. The syntax of configurations does not allow them.
 _DECIMAL_CORES: Final = re.compile(r"([0-9]+)\.([0-9]{1,3})", re.ASCII)
 _FIELDS: Final = ", ".join(get_args(NameField))
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def read_fields(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[NameField, ...]:
@@ -91,22 +92,12 @@ def _field(text: str) -> NameField:
     return cast("NameField", text)
 
 
-def read_cluster(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Resource | None:
-    """Parse resources such as ``vcore=1000,memory=4Ti``; None without the option."""
-    return None if text is None else _amounts([text])
+def amounts_option(name: str, text: str) -> Callable[[_F], _F]:
+    """Return an option for resources such as ``vcore=2.5,memory=4Gi``, which may be repeated; none by default."""
+    return click.option(name, callback=_read_amounts, metavar="NAME=QUANTITY,...", multiple=True, help=text)
 
 
-def read_more(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Resource:
-    """Parse resources such as ``gpu=1``; none without the option."""
-    return _amounts([] if text is None else [text])
-
-
-def read_amounts(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> Resource | None:
-    """Parse resources from several options such as ``vcore=2.5,memory=4Gi``; None without the option."""
-    return _amounts(texts) if texts else None
-
-
-def _amounts(texts: Iterable[str]) -> Resource:
+def _read_amounts(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> Resource:
     amounts: dict[str, int] = {}
     for side, quantity in _pairs("NAME=QUANTITY", (part for text in texts for part in text.split(","))):
         name = side.strip()
@@ -239,7 +230,7 @@ class Server:
         Raises:
             ServerError: the request failed.
         """
-        return self._send(path, json.dumps(body).encode())
+        return self._send(path, json.dumps(body, default=dict).encode())
 
     def _send(self, path: str, content: bytes | None) -> Json:
         url = f"{self._base}/partition/{self._partition}{path}"
@@ -266,16 +257,22 @@ def _error_message(error: HTTPError) -> str:
             return f"the server refused the request with status {error.code}"
 
 
+def server_at(source: str, partition: str | None) -> Server | None:
+    """Return a partition of a server; None if the source is not the address of one."""
+    url = server_url(source)
+    return None if url is None else Server(url, partition or "default")
+
+
 def server_or_store(source: str, partition: str | None) -> Server | None:
     """Return a partition of a server; None if the source is an existing file, or a URL of PostgreSQL.
 
     Raises:
         click.UsageError: it is neither.
     """
-    url = server_url(source)
-    if url is None and not source.startswith(URL_SCHEMES) and not os.path.isfile(source):  # noqa: PTH113 - false for long names
+    server = server_at(source, partition)
+    if server is None and not source.startswith(URL_SCHEMES) and not os.path.isfile(source):  # noqa: PTH113 - false for long names
         raise click.UsageError(f"{source} is neither a store nor the address of a server")
-    return None if url is None else Server(url, partition or "default")
+    return server
 
 
 @final

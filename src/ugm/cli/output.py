@@ -43,6 +43,7 @@ __all__ = [
     "percent",
     "print_data",
     "print_json",
+    "print_result",
     "section",
     "share_of",
     "shown",
@@ -75,6 +76,14 @@ def print_data(text: str) -> None:
 def print_json(value: object) -> None:
     """Print a value as indented JSON."""
     click.echo(json.dumps(value, indent=2))
+
+
+def print_result(fields: object, text: str, *, as_json: bool) -> None:
+    """Print a result for programs as JSON, or for people as a line of text."""
+    if as_json:
+        print_json(fields)
+    else:
+        click.echo(text)
 
 
 def instant(seconds: float) -> str | None:

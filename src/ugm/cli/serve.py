@@ -10,10 +10,10 @@ import logging
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -23,7 +23,6 @@ from ugm.cli.options import STDIN, read_config
 from ugm.cli.output import exit_with_error
 from ugm.config import PartitionConfig
 from ugm.errors import UgmError
-from ugm.events import Subscriber
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.server import History, serving
 from ugm.server.serving import ServerSignals
@@ -57,6 +56,8 @@ _EXTRAS: Final = {
 }
 
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
 #: Options that ``serve`` and ``demo`` share.
 HOST: Final = click.option("--host", metavar="ADDRESS", default="127.0.0.1", help="The address to listen on.")
 PORT: Final = click.option(
@@ -65,7 +66,8 @@ PORT: Final = click.option(
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the URL of the server as JSON.")
 
 
-_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+def _file_option(name: str, text: str) -> Callable[[_F], _F]:
+    return click.option(name, type=click.Path(exists=True, dir_okay=False, path_type=Path), help=text)
 
 
 def _require_no_service_options(options: JsonObject) -> None:
@@ -79,42 +81,20 @@ def _require_no_service_options(options: JsonObject) -> None:
             raise click.UsageError(f"{parameter.opts[0]} needs --listen")
 
 
-@contextmanager
-def _running_service(
-    partitions: Iterable[PartitionConfig], subscriber: Callable[[str], Subscriber], options: JsonObject
-) -> Iterator[tuple[str, Service]]:
-    """Run a service during the block. If it ends by itself meanwhile, the command ends with an error after the block.
-
-    Args:
-        partitions: the partitions of the configuration.
-        subscriber: returns the subscriber to a partition.
-        options: the values of the options.
-
-    Yields:
-        The name of the partition, and the service.
-    """
+def _service(config: PartitionConfig, history: History, options: JsonObject) -> Service:
+    """Create the service of a partition from the values of the options."""
     from ugm.service import Service, ServiceSettings, tune_interpreter  # noqa: PLC0415 - needs an extra
 
-    config = _chosen(tuple(partitions), options["partition_name"])
     tune_interpreter()
     with _errors_reported():
-        service = Service(
+        return Service(
             options["store"],
             options["listen"],
             config=config,
-            subscribers=[subscriber(config.name)],
+            subscribers=[history],
             security=_security(options),
             settings=ServiceSettings(announce=options["announce"] or ""),
         )
-    # A signal may end the command as soon as the service starts.
-    try:
-        with _errors_reported():
-            service.start()
-        yield config.name, service
-        if service.failure is not None:
-            exit_with_error(f"ugm: the service has ended: {service.failure!r}")
-    finally:
-        service.stop()
 
 
 @contextmanager
@@ -157,15 +137,9 @@ def _security(options: JsonObject) -> Any:  # noqa: ANN401 - of an extra
     is_flag=True,
     help="Let operators replace the configuration, change budgets and carry out preemption plans; needs --token-file.",
 )
-@click.option(
-    "--token-file",
-    type=_FILE,
-    help="A file that contains only the token of operators, of at least 16 characters.",
-)
-@click.option(
-    "--decide-token-file",
-    type=_FILE,
-    help="A file that contains only the token with which clients may use the partitions over REST.",
+@_file_option("--token-file", "A file that contains only the token of operators, of at least 16 characters.")
+@_file_option(
+    "--decide-token-file", "A file that contains only the token with which clients may use the partitions over REST."
 )
 @click.option(
     "--host-name",
@@ -213,13 +187,12 @@ def _security(options: JsonObject) -> Any:  # noqa: ANN401 - of an extra
     "same location stand by; needs --listen.",
 )
 @click.option("--partition", "partition_name", metavar="NAME", help="The partition of CONFIG for --listen.")
-@click.option(
+@_file_option(
     "--client-token-file",
-    type=_FILE,
-    help="A file that contains only the token of the clients of --listen, who get the role of administrators.",
+    "A file that contains only the token of the clients of --listen, who get the role of administrators.",
 )
-@click.option("--certificate", type=_FILE, help="The certificate for tls addresses, with its chain (PEM).")
-@click.option("--key", type=_FILE, help="The private key of the certificate, if it is in another file (PEM).")
+@_file_option("--certificate", "The certificate for tls addresses, with its chain (PEM).")
+@_file_option("--key", "The private key of the certificate, if it is in another file (PEM).")
 @JSON
 def serve_command(  # noqa: PLR0913 - one for each option
     *,
@@ -256,12 +229,18 @@ def serve_command(  # noqa: PLR0913 - one for each option
         with (
             extras_required(),
             _logs_shown(),
-            _partitions(config.partitions, history, service, signals) as served,
+            _partitions(config.partitions, history, service, signals) as (partitions, running),
         ):
-            partitions, services, has_failed = served
             from ugm.server import create_app  # noqa: PLC0415 - needs an extra
 
+            services: _Services = {} if running is None else dict.fromkeys(partitions, running.status)
             thresholds = {name: ThresholdWatch(partition) for name, partition in partitions.items()}
+            exposed = None
+            if metrics:
+                from ugm.server.metrics.collector import PartitionCollector, exposition  # noqa: PLC0415 - needs an extra
+
+                collector = PartitionCollector(partitions, history=history, services=services, thresholds=thresholds)
+                exposed = exposition(collector)
             app = create_app(
                 partitions,
                 thresholds=thresholds,
@@ -274,41 +253,45 @@ def serve_command(  # noqa: PLR0913 - one for each option
                 config_path=config_file if is_file else None,
                 is_file_shared=service["partition_name"] is not None,
                 watch=(watch or None) if is_file else None,
-                metrics=_metrics(partitions, history, services, thresholds) if metrics else None,
+                metrics=exposed,
                 allowed_hosts=(*host_names, *names_of(host)),
             )
             if apply:
                 app.state.configurations.apply_file()
+
+            def has_failed() -> bool:
+                return running is not None and running.failure is not None
+
             with listening(host, port) as listener:
                 details = {"writable": writable, "config": str(config_file), "listen": service["listen"]}
                 run_server(app, host, listener, details, as_json=as_json, has_failed=has_failed, signals=signals)
 
 
-class _Served(NamedTuple):
-    """The partitions that a server shows."""
-
-    partitions: dict[str, AbstractPartition]
-    services: _Services
-    #: Returns whether the service has ended by itself.
-    has_failed: Callable[[], bool]
-
-
 @contextmanager
 def _partitions(
-    configs: Iterable[PartitionConfig], history: Mapping[str, History], service: JsonObject, signals: ServerSignals
-) -> Iterator[_Served]:
-    """Yield the partitions to serve: that of a service, or those of the configuration in memory."""
-    if service["listen"] is not None:
-        with _running_service(configs, history.__getitem__, service) as (name, running):
-            try:
-                yield _Served({name: running.partition}, {name: running.status}, lambda: running.failure is not None)
-            finally:
-                # SIGTERM must not interrupt the end of the service after an error.
-                signals.end_start()
+    configs: tuple[PartitionConfig, ...], history: Mapping[str, History], options: JsonObject, signals: ServerSignals
+) -> Iterator[tuple[dict[str, AbstractPartition], Service | None]]:
+    """Yield the partitions to serve: that of a service, which runs during the block, or all of them in memory.
+
+    If the service ends by itself meanwhile, the command ends with an error after the block.
+    """
+    if options["listen"] is None:
+        _require_no_service_options(options)
+        yield {config.name: Partition(config, subscribers=[history[config.name]]) for config in configs}, None
         return
-    _require_no_service_options(service)
-    partitions = {config.name: Partition(config, subscribers=[history[config.name]]) for config in configs}
-    yield _Served(dict(partitions), {}, lambda: False)
+    config = _chosen(configs, options["partition_name"])
+    service = _service(config, history[config.name], options)
+    # A signal may end the command as soon as the service starts.
+    try:
+        with _errors_reported():
+            service.start()
+        yield {config.name: service.partition}, service
+        if service.failure is not None:
+            exit_with_error(f"ugm: the service has ended: {service.failure!r}")
+    finally:
+        # SIGTERM must not interrupt the end of the service after an error.
+        signals.end_start()
+        service.stop()
 
 
 def names_of(host: str) -> tuple[str, ...]:
@@ -344,17 +327,6 @@ def _token(file: Path | None, option: str) -> str | None:
     if not token:
         raise click.BadParameter(f"{file} is empty", param_hint=option)
     return token
-
-
-def _metrics(
-    partitions: Mapping[str, AbstractPartition],
-    history: Mapping[str, History],
-    services: _Services,
-    thresholds: Mapping[str, ThresholdWatch],
-) -> Callable[[], tuple[bytes, str]]:
-    from ugm.server.metrics.collector import PartitionCollector, exposition  # noqa: PLC0415 - needs an extra
-
-    return exposition(PartitionCollector(partitions, history=history, services=services, thresholds=thresholds))
 
 
 @contextmanager

@@ -18,11 +18,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from ugm.cli.options import (
     STDIN,
-    read_cluster,
+    amounts_option,
     read_cores,
     read_fields,
     read_memory,
-    read_more,
     read_new_file,
     read_partition_config,
     read_prefixes,
@@ -100,11 +99,9 @@ class _Result(NamedTuple):
     help="Also replay with reservations: free capacity is kept for the first job that is delayed only by queue quotas.",
 )
 @click.option("--partition", "partition_name", metavar="NAME", help="The partition, if the configuration has several.")
-@click.option(
+@amounts_option(
     "--cluster",
-    callback=read_cluster,
-    metavar="NAME=QUANTITY,...",
-    help="Resources of the cluster, such as vcore=1000,memory=4Ti; resources that are not listed are unavailable.  "
+    "Resources of the cluster, such as vcore=1000,memory=4Ti; resources that are not listed are unavailable.  "
     "[default: unlimited]",
 )
 @click.option(
@@ -154,12 +151,7 @@ class _Result(NamedTuple):
     default="2Gi",
     help="Memory per processor, for jobs with unknown memory in the log; 0 for none.",
 )
-@click.option(
-    "--per-processor",
-    callback=read_more,
-    metavar="NAME=QUANTITY,...",
-    help="Further resources per processor, like gpu=1.",
-)
+@amounts_option("--per-processor", "Further resources per processor, like gpu=1.")
 @click.option(
     "--variant",
     "variants",
@@ -223,6 +215,7 @@ def simulate_command(
     if len(cases) > 1 and not workload.is_file():
         raise click.UsageError("a pipe can be read only once; to compare replays, pass a file")
     arguments = {name: others.pop(name) for name in _ARGUMENTS}
+    arguments["cluster"] = arguments["cluster"] or None
     mapping = JobMapping(**others)
     results = [_replay(case, workload, mapping, arguments, is_recorded=html_file is not None) for case in cases]
     show = _show_report if len(results) == 1 else _show_comparison
@@ -271,11 +264,8 @@ def _replay(
 
 
 def _opened(workload: Path) -> BufferedReader:
-    """Open the log, or the standard input."""
-    if str(workload) == STDIN:
-        # A reader of its own, because not every standard input can be read ahead.
-        return BufferedReader(cast("RawIOBase", sys.stdin.buffer))
-    return workload.open("rb")
+    """Open the log, or the standard input, with a reader of its own, because not every one can be read ahead."""
+    return workload.open("rb") if str(workload) != STDIN else BufferedReader(cast("RawIOBase", sys.stdin.buffer))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
 from io import StringIO
@@ -21,7 +21,7 @@ from rich.table import Table
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.budgets import AccountState
 from ugm.cli.options import STORE, LocationType, server_or_store
-from ugm.cli.output import bar, counted, instant, local, print_data, print_json, table, with_instants
+from ugm.cli.output import bar, counted, instant, local, print_data, print_json, print_result, table, with_instants
 from ugm.errors import printable, time_text
 from ugm.events import event_to_dict
 from ugm.partition.events import events_of
@@ -178,7 +178,9 @@ def budgets_command(
     query = {name: value for name, value in (("budget", budget), ("owner", owner)) if value is not None}
     server = server_or_store(source, partition_name)
     if server is None:
-        found = _of_store(source, query)[:limit]
+        with read_partition(source) as partition:
+            accounts = partition.budget_accounts()
+        found = [account_dict(one) for one in listed_accounts(accounts, **query)][:limit]
     else:
         found = server.get("/budgets", limit=limit, **query)["accounts"]
     if as_json:
@@ -186,13 +188,6 @@ def budgets_command(
     else:
         # A narrower table would lose its first columns; the terminal wraps or scrolls it.
         Console(width=max(Console().width, _NARROWEST)).print(_table(found))
-
-
-def _of_store(source: str, query: Mapping[str, str]) -> list[JsonObject]:
-    """Return the accounts in a store as a server returns them."""
-    with read_partition(source) as partition:
-        found = partition.budget_accounts()
-    return [account_dict(one) for one in listed_accounts(found, **query)]
 
 
 def _table(accounts: Iterable[JsonMapping]) -> Table:
@@ -256,10 +251,8 @@ def verify_command(*, store: str, as_json: bool) -> None:
     """Read STORE, rebuild the partition in it, and verify all sums."""
     with read_partition(store) as partition:
         partition.verify()
-    if as_json:
-        print_json({"store": store, "sound": True, "number": partition.number, "at": _time(partition.at)})
-    else:
-        click.echo(f"{store}: {counted(partition.number, 'change')}, no problems found")
+    found = {"store": store, "sound": True, "number": partition.number, "at": _time(partition.at)}
+    print_result(found, f"{store}: {counted(partition.number, 'change')}, no problems found", as_json=as_json)
 
 
 @store_commands.command("changes")
@@ -284,10 +277,7 @@ def changes_command(*, store: str, after: int | None, as_json: bool) -> None:
 def backup_command(*, store: str, target: str, as_json: bool) -> None:
     """Copy STORE to the new store TARGET, a file or a database of PostgreSQL (postgresql://...)."""
     copy_store(store, target)
-    if as_json:
-        print_json({"store": store, "target": target})
-    else:
-        click.echo(f"{store}: copied to {target}")
+    print_result({"store": store, "target": target}, f"{store}: copied to {target}", as_json=as_json)
 
 
 @store_commands.command("trim")
@@ -297,10 +287,8 @@ def backup_command(*, store: str, target: str, as_json: bool) -> None:
 def trim_command(*, store: str, before: str, as_json: bool) -> None:
     """Delete the usage before a date from STORE. Old changes are deleted without this command."""
     delete_usage(store, round(read_instant(before, UTC) * 1000))
-    if as_json:
-        print_json({"store": store, "before": before})
-    else:
-        click.echo(f"{store}: the usage before {before} was deleted")
+    text = f"{store}: the usage before {before} was deleted"
+    print_result({"store": store, "before": before}, text, as_json=as_json)
 
 
 def _transactions(reader: StoreReader, after: int) -> Iterator[Transaction]:

@@ -143,18 +143,13 @@ def usage(series: Envelope, *, mark: Mark, axis: TimeAxis, label: str) -> Markup
     """
     band = element("path", class_="band", d=_band(series, mark.top))
     mean = element("path", class_="mean", d=_line(series.means(), mark.top))
-    return _frame(joined(band, mean), series, mark, axis, label)
-
-
-def _frame(drawing: Markup, series: Envelope, mark: Mark, axis: TimeAxis, label: str) -> Markup:
-    """Add the axes to a drawing."""
     width = _STEP * len(series.low)
     ticks = _ticks(series, axis)
     grid = joined(*(element("line", class_="grid", x1=x, x2=x, y1=0, y2=_HEIGHT) for x, _ in ticks))
     height = _y(mark.amount, mark.top)
     line = element("line", class_=mark.kind, x1=0, x2=width, y1=height, y2=height)
     box = {"viewBox": f"0 0 {width} {_HEIGHT}", "preserveAspectRatio": "none"}
-    svg = element("svg", grid, drawing, line, role="img", aria_label=label, **box)
+    svg = element("svg", grid, band, mean, line, role="img", aria_label=label, **box)
     marks = [element("span", text, style=f"left:{100 * x / width:.2f}%") for x, text in ticks]
     scale = element("div", mark.text, class_=f"scale {mark.kind}-text", aria_hidden="true")
     return element("div", scale, svg, element("div", *marks, class_="time", aria_hidden="true"), class_="plot")
