@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final
 
 import pytest
 from hypothesis import settings
 
 from support.examples import examples
-from support.law_partitions import Backlog, Licences
+from support.partition_machines import BesideMachine, LenientMachine
 from support.service_fixtures import client_of_service
 from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
@@ -39,17 +39,11 @@ class RemoteMachine(PartitionMachine):
         self._service.close()
 
 
-class ModelsMachine(RemoteMachine):
+class VariantMachine(LenientMachine, BesideMachine, RemoteMachine):
     """A partition with other quota models, and users that only their own limits hold."""
-
-    group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "unless-user-limited"
-
-    def make_models(self) -> Sequence[QuotaModel]:
-        """Return a model that counts, and one that depends on pending allocations."""
-        return [Licences(4), Backlog()]
 
 
 TestRemote = RemoteMachine.TestCase
 TestRemote.settings = SMALL
-TestModels = pytest.mark.ci(ModelsMachine.TestCase)
-TestModels.settings = SMALL
+TestVariant = pytest.mark.ci(VariantMachine.TestCase)
+TestVariant.settings = SMALL

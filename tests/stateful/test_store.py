@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar, Final, Literal
+from typing import Final
 
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import rule
 
 from support.examples import examples
-from support.law_partitions import Backlog, Licences
+from support.partition_machines import BesideMachine, LenientMachine
 from support.random_changes import state_of
 from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
@@ -58,23 +58,11 @@ class StoreMachine(PartitionMachine):
             self.folder.cleanup()
 
 
-class GroupMachine(StoreMachine):
-    """Users with limits of their own are held to those alone."""
-
-    group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "unless-user-limited"
-
-
-class BesideMachine(StoreMachine):
-    """Other quota models have a say, and are charged again whenever the store is opened."""
-
-    def make_models(self) -> Sequence[QuotaModel]:
-        """Return one that counts, and one that looks at what is waiting."""
-        return [Licences(4), Backlog()]
+class VariantMachine(LenientMachine, BesideMachine, StoreMachine):
+    """Other quota models are charged again whenever the store is opened, and users have only limits of their own."""
 
 
 TestStore = StoreMachine.TestCase
 TestStore.settings = SMALL
-TestGroup = pytest.mark.ci(GroupMachine.TestCase)
-TestGroup.settings = SMALL
-TestBeside = pytest.mark.ci(BesideMachine.TestCase)
-TestBeside.settings = SMALL
+TestVariant = pytest.mark.ci(VariantMachine.TestCase)
+TestVariant.settings = SMALL

@@ -7,6 +7,7 @@ charged with the ledger, or suspended until it is replaced.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Final
 
 import pytest
@@ -31,6 +32,13 @@ def licences(amount: int) -> Resource:
 
 OPERATIONS: Final[dict[str, Callable[[Partition], object]]] = {
     "request": lambda p: p.request("n", "app", licences(1)),
+    "check": lambda p: p.check("app", licences(1)),
+    "allocate": lambda p: p.allocate("n", "fresh", licences(1)),
+    "allocate what is pending": lambda p: p.allocate("waits", "app", licences(1)),
+    "adopt": lambda p: p.adopt("n", "app", licences(99)),
+    "resize": lambda p: p.resize("1", licences(2)),
+    "repair": lambda p: p.reconcile(p.audit([("1", "app", licences(3)), ("n", "fresh", licences(1))])),
+    "release": lambda p: p.release("1"),
     "allocate with evictions": lambda p: p.allocate_evicting("n", "app", licences(5)),
     "gang": lambda p: p.allocate_all(
         [AllocationRequest("waits", "app", licences(1)), AllocationRequest("n", "fresh", licences(1))]
@@ -106,6 +114,25 @@ def is_suspended(scene: Scene) -> None:
 
 
 # While a failed operation or a denial is undone
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_model_that_raises(name: str) -> None:
+    """Whichever model raises in whatever call, before or after its effect, all counters of all models are as before."""
+    raised = 0
+    for call, time, is_after in product(["check", "evictions", *CHANGES], (1, 2, 3), (False, True)):
+        scene = Scene(time - 1, resettable=True)
+        before = shown(scene.partition)
+        scene.failing.arm(Fuse(call, time, is_after))
+        try:
+            OPERATIONS[name](scene.partition)
+        except BrokenError:
+            raised += 1
+            scene.failing.arm(None)
+            assert shown(scene.partition) == before
+        scene.failing.arm(None)
+        scene.verify(failing=True)
+    assert raised
 
 
 def test_reset_that_fails() -> None:

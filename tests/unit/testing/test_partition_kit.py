@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from support.law_partitions import Licences
+from support.partition_machines import Licences
 from ugm import AllocationRequest, Claim, Decision, Violation
 from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
