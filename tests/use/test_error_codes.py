@@ -11,7 +11,6 @@ from importlib import import_module
 import pytest
 
 from support.places import DOCS
-from support.server_fixtures import DECIDE, PREFIX, client
 from ugm import Partition, RequestError, Resource, UgmError, UserGroup, parse_config
 from ugm.errors import ERROR_CODES
 
@@ -79,27 +78,3 @@ def test_the_page_lists_the_codes() -> None:
     listed = {code: int(status) for status, codes in lists for code in re.findall(r"`([a-z-]+)`", codes)}
 
     assert listed == {code: known.status for code, known in ERROR_CODES.items()}
-
-
-@pytest.mark.parametrize(
-    ("operation", "body", "code", "value"),
-    [
-        ("allocate", {"allocation_id": "app.0", "application_id": "app", "usage": {}}, "id-in-use", "app.0"),
-        ("allocate", {"allocation_id": "x", "application_id": "bad", "usage": {}}, "application-failing", "bad"),
-        ("complete", {"application_id": "app"}, "not-empty", "app"),
-        ("resize", {"allocation_id": "none", "usage": {}}, "allocation-unknown", "none"),
-    ],
-)
-def test_rest_has_problem_details(
-    partition: Partition, operation: str, body: dict[str, object], code: str, value: str
-) -> None:
-    """An error over REST is a document of RFC 9457 with the code, its status, and the argument."""
-    rest = client(partition)
-    answer = rest.post(f"{PREFIX}/{operation}", json=body, headers=DECIDE)
-    problem = answer.json()
-
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert (problem["code"], problem["value"]) == (code, value)
-    assert answer.status_code == problem["status"] == ERROR_CODES[code].status
-    assert problem["title"] == ERROR_CODES[code].meaning
-    assert {"type", "detail", "argument"} <= problem.keys()

@@ -197,7 +197,7 @@ def test_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_misuse(name: str, fields: dict[str, object], status: int, code: str) -> None:
-    """Misuse is refused with a code, and changes nothing."""
+    """Misuse is refused with a document of RFC 9457 and a code, and changes nothing."""
     partition = busy()
     with changing_nothing(partition):
         answer = post(client(partition), name, **fields)

@@ -2,101 +2,83 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import pytest
 
-from support.partition_fixtures import changing_nothing, config, started
+from support.partition_fixtures import changing_nothing, config, memory, started
 from support.server_fixtures import CONFIG, PREFIX, SUE, YAML, busy, client, create_partition
-from ugm import AllocationRequest, Resource, UserInQueue
-from ugm.preemption import ReductionPlan
+from ugm import AllocationRequest, Resource, UserGroup, UserInQueue
+from ugm.partition import AbstractPartition
+from ugm.preemption import PreemptionPlan
 
 #: Runs a test with partitions in memory, with those of a store and with clients of a service.
 WITH_EACH_STORAGE = pytest.mark.usefixtures("storage")
 
 ME = {"user": "sue", "groups": ["dev"], "queue": "root.a"}
+APP = {"application_id": "app", "usage": {"memory": 3}}
+NEW = {"user": "new", "queue": "root.new"}
 
 
-def post_json(path: str, body: Mapping[str, object]) -> dict[str, object]:
-    """Return the response to a query, and verify that nothing has changed."""
+def new(quota: int | None = None) -> UserInQueue:
+    """Return a user in a queue that placement would create, possibly with the quota of a namespace."""
+    return UserInQueue(UserGroup("new"), "root.new", quota=None if quota is None else memory(quota))
+
+
+def preempting(partition: AbstractPartition) -> PreemptionPlan:
+    """Return a plan within a queue."""
+    return partition.plan_preemption(AllocationRequest("", "app", memory(3)), since=0, now=60, within_queue=True)
+
+
+#: Queries with the calls that have the same values.
+QUERIES: Final[list[tuple[str, dict[str, Any], Callable[[AbstractPartition], Any]]]] = [
+    ("check", APP, lambda p: p.check("app", memory(3))),
+    ("check", {**ME, "usage": {"memory": "3"}}, lambda p: p.check(UserInQueue(SUE, "root.a"), memory(3))),
+    ("check", {**NEW, "usage": {"memory": 60}}, lambda p: p.check(new(), memory(60))),
+    ("check", {**NEW, "usage": {"memory": 3}, "quota": {"memory": "3"}}, lambda p: p.check(new(3), memory(3))),
+    ("explain", {**NEW, "usage": {"memory": 3}, "quota": {"memory": "2"}}, lambda p: p.explain(new(2), memory(3))),
+    ("explain", {**APP, "max_holders": 1}, lambda p: p.explain("app", memory(3), max_holders=1)),
+    (
+        "explain",
+        {**ME, "usage": {"vcore": "250m", "memory": "1Ki"}},
+        lambda p: p.explain(UserInQueue(SUE, "root.a"), Resource(vcore=250, memory=1024)),
+    ),
+    ("plan_preemption", {**APP, "since": 0, "now": 60, "within_queue": True}, preempting),
+    ("plan_reductions", {"now": 5}, lambda p: p.plan_reductions(5)),
+]
+
+
+@WITH_EACH_STORAGE
+@pytest.mark.parametrize(("name", "body", "call"), QUERIES)
+def test_answers_are_those_of_the_partition(
+    name: str, body: dict[str, Any], call: Callable[[AbstractPartition], Any]
+) -> None:
+    """A query over REST has the values and the text of the partition, and changes nothing."""
     partition = busy()
     with changing_nothing(partition):
-        answer = client(partition).post(PREFIX + path, json=body)
+        answer = client(partition).post(f"{PREFIX}/{name}", json=body)
     assert answer.status_code == 200, answer.text
-    return dict(answer.json())
+    expected = call(partition)
+    assert {**answer.json(), **json.loads(json.dumps(expected.to_dict()))} == answer.json()
+    assert answer.json()["text"] == str(expected)
 
 
 @WITH_EACH_STORAGE
-def test_check_of_an_application() -> None:
-    """A check of an application returns the decision that a request would get."""
-    body = post_json("/check", {"application_id": "app", "usage": {"memory": 3}})
-
-    assert body == {**busy().check("app", Resource(memory=3)).to_dict(), **outcome(body)}
-    assert (body["allowed"], body["queue_path"], body["placement"]) == (False, "root.a", None)
-
-
-def outcome(fields: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields that the server adds."""
-    return {name: fields[name] for name in ("queue_path", "placement", "text", "summary", "for_people")}
-
-
-@WITH_EACH_STORAGE
-def test_check_of_user() -> None:
-    """A check of a user places a new application first, and returns the decision on its first allocation."""
-    body = post_json("/check", {**ME, "usage": {"memory": "3"}})
-
-    assert body["text"] == str(busy().check(UserInQueue(SUE, "root.a"), Resource(memory=3)))
-    assert body["placement"] == busy().place(SUE, "root.a").to_dict()
-
-
-@WITH_EACH_STORAGE
-def test_user_without_queue() -> None:
-    """If no queue is found, the response contains the result of every placement rule."""
-    body = post_json("/explain", {"user": "sue", "usage": {"memory": 1}})
-
-    assert (body["allowed"], body["can_wait"], body["queue_path"], body["limits"]) == (False, False, None, [])
-    assert body["text"] == str(busy().place(SUE, ""))
-
-
-@WITH_EACH_STORAGE
-def test_a_queue_that_would_be_created() -> None:
-    """A queue that placement would create has the limits of its template."""
-    body = post_json("/check", {**ME, "queue": "root.new", "groups": [], "user": "new", "usage": {"memory": 60}})
-
-    assert [found["name"] for found in body["violations"]] == ["new", "root.new"]  # type: ignore[attr-defined] # a list
-
-
-@WITH_EACH_STORAGE
-@pytest.mark.parametrize("path", ["/check", "/explain"])
-def test_quota_of_a_namespace(path: str) -> None:
-    """The quota of a namespace limits a queue that the configuration does not contain."""
-    body = {"user": "new", "queue": "root.new", "usage": {"memory": 3}}
-
-    assert post_json(path, {**body, "quota": {"memory": "3"}})["allowed"]
-    assert not post_json(path, {**body, "quota": {"memory": "2"}})["can_wait"]
-
-
-@WITH_EACH_STORAGE
-def test_explain_of_an_application() -> None:
-    """An explanation contains the holders of the missing resources, and every limit that applies."""
-    body = post_json("/explain", {"application_id": "app", "usage": {"memory": 3}, "max_holders": 1})
-
-    assert body["violations"][0]["holders"] == [  # type: ignore[index] # a list
-        {"application_id": "app", "user": "sue", "queue_path": "root.a", "amount": 6}
-    ]
-    assert body["headroom"] == {"memory": 2}
-    assert body["text"] == str(busy().explain("app", Resource(memory=3), max_holders=1))
-
-
-@WITH_EACH_STORAGE
-def test_explain_of_user() -> None:
-    """An explanation for a user contains the limits that would apply to a new application."""
-    body = post_json("/explain", {**ME, "usage": {"vcore": "250m", "memory": "1Ki"}})
-
-    assert [limit["kind"] for limit in body["limits"]] == ["user", "group", "queue"]  # type: ignore[attr-defined] # a list
-    assert body["violations"][0]["requested"] == 1024  # type: ignore[index] # a list
+def test_placement_of_a_new_application() -> None:
+    """A query for a user has the placement of a new application; without a queue it has the result of every rule."""
+    partition = busy()
+    found, nowhere = (
+        client(partition).post(f"{PREFIX}/explain", json={**who, "usage": {"memory": 1}}).json()
+        for who in (ME, {"user": "sue"})
+    )
+    assert (found["queue_path"], found["placement"]) == ("root.a", partition.place(SUE, "root.a").to_dict())
+    assert (nowhere["allowed"], nowhere["can_wait"], nowhere["queue_path"], nowhere["limits"]) == (
+        *(False, False, None, []),
+    )
+    assert nowhere["text"] == str(partition.place(SUE, ""))
 
 
 @pytest.mark.usefixtures("service")
@@ -218,21 +200,6 @@ def test_validate() -> None:
     misspelt = validated(CONFIG.replace("memory", "Memory"))
     assert (misspelt["allowed"], misspelt["problems"]) == (True, [])
     assert {warning["code"] for warning in misspelt["warnings"]} == {"resource-name-misspelt"}
-
-
-def test_preemption_plan() -> None:
-    """A plan for a request says who could be preempted, and changes nothing."""
-    body = {"application_id": "app", "usage": {"memory": 3}, "since": 0, "now": 60, "within_queue": True}
-    plan = post_json("/plan_preemption", body)
-    request = AllocationRequest("", "app", Resource(memory=3))
-    same = busy().plan_preemption(request, since=0, now=60, within_queue=True)
-
-    assert plan == {**same.to_dict(), "text": str(same)}
-
-
-def test_plan_of_reductions() -> None:
-    """A plan of reductions has the values of the library, and no queue is due in a partition without timers."""
-    assert post_json("/plan_reductions", {"now": 5}) == {**ReductionPlan(5).to_dict(), "text": "no queue is due"}
 
 
 def test_preemption_status() -> None:
