@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from support.declared_models import BY_QUEUE, ELASTIC, GROUPS, TREE, declaring
+from support.declared_models import BY_QUEUE, ELASTIC, GROUPS, NODES, TREE, declaring
 from ugm import Claim, Partition, RequestError, Resource, UserGroup, Violation
 from ugm.configuration import (
     ElasticConfig,
@@ -107,8 +107,8 @@ def test_sources(sources: list[GroupSource], allowed: dict[str, bool]) -> None:
 
 def test_models_of_the_program_follow() -> None:
     """Models of the program come after declared ones, and only these can be replaced by the program."""
-    own = Unwilling()
-    partition = Partition(declaring(elastic=ELASTIC), models=[own])
+    own, beside = Unwilling(), Unwilling()
+    partition = Partition(declaring(elastic=ELASTIC), models=[own, beside])
     declared = partition._models.all[0]
 
     assert partition._models.all[1] is own
@@ -116,13 +116,17 @@ def test_models_of_the_program_follow() -> None:
         partition.replace_model(declared, Unwilling())
     other = Unwilling()
     partition.replace_model(own, other)
-    assert partition._models.all == (declared, other)
+    assert partition._models.all == (declared, other, beside)
+    with pytest.raises(RequestError, match="already a model") as refused:
+        partition.replace_model(other, beside)
+    assert refused.value.code == "id-in-use"
 
 
 def test_changes_of_models() -> None:
     """The comparison of configurations lists changed groups and nodes with their properties."""
     groups = (GROUPS[0], replace(GROUPS[1], max=Resource(gpu=6)), ElasticGroupConfig("c"))
-    tree = replace(TREE, default_group="a")
+    nodes = (NODES[0], replace(NODES[1], quota={"gpu": 4}), NODES[2])
+    tree = replace(TREE, tree=replace(TREE.tree, nodes=nodes), default_group="a")
     changes = (
         Partition(declaring(TREE, elastic=ELASTIC))
         .plan(declaring(tree, elastic=replace(ELASTIC, groups=groups)))
@@ -132,5 +136,6 @@ def test_changes_of_models() -> None:
     assert str(changes).splitlines() == [
         "~ elastic group 'b': max gpu 8 -> 6",
         "~ settings 'quota tree t': defaultgroup none -> a",
+        "~ quota node 't/a': quota gpu 3 -> 4",
         "+ elastic group 'c'",
     ]
