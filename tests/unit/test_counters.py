@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import strategies as st
 
 from ugm import RequestError, Resource, TrackingType
 from ugm.counters import Counter, Layout, Limit, charge, fits
 from ugm.decision import exceeded
-from ugm.testing import resources
 
 NAMES = ("memory", "vcore", "gpu", "pods")
 
@@ -27,9 +25,6 @@ class Team:
 def counter(limit: Resource, layout: Layout, applications: int = 0) -> Counter:
     """Return a counter without usage."""
     return Counter(Team(), "root", Limit(limit, applications), layout)
-
-
-chains = st.lists(resources(NAMES, largest=20), min_size=1, max_size=4)
 
 
 def test_naming_a_resource_and_asking_nothing_of_it_is_looked_at_again() -> None:

@@ -60,6 +60,3 @@ def test_summary_of_a_gang() -> None:
     """The summary of a denial that waiting cannot help names a limit for which this is true."""
     summary = partition_with(TREE).allocate_all(gang(2, 2, 2)).summary
     assert summary.startswith("denied, waiting cannot help: quota node 'all' of tree 't': 6 gpu requested, never more")
-
-
-NIGHT, EVENING = "22:00-06:00", "18:00-23:00"

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
-from math import inf
 from typing import Any, Final
 
 import pytest
 
 from support.vectors import cases, of_visible_folder, vectors
 from ugm import AllocationRequest, Resource
-from ugm.fairness import Level
 from ugm.ordering.ratios import Ratio, fair_maximum
 from ugm.ordering.request_order import OrderTree, SortSettings
 
 ALL: Final = vectors("ordering/queues")
-
-
-def exact(text: str) -> Level:
-    """Return the number of a text."""
-    return {"inf": inf, "-inf": -inf}[text] if "inf" in text else Fraction(text)
 
 
 def ratio(given: Mapping[str, Any]) -> Ratio:

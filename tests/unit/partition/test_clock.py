@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from ugm import Partition, RequestError, Resource, UserGroup, parse_config
+from support.clocks import Clock
+from support.partition_fixtures import SUE, memory
+from ugm import Partition, RequestError, parse_config
 from ugm.decision import Violation
 from ugm.model import Claim, TimedModel
 from ugm.partition.rows import MAX_DURATION
 
 CONFIG = parse_config("partitions: [{name: default, queues: [{name: a, resources: {max: {memory: 100}}}]}]").partition()
-SUE = UserGroup("sue")
 
 
-class SetClock:
-    """A clock that is set, and counts its readings."""
+class CountingClock(Clock):
+    """A clock that counts its readings."""
 
-    def __init__(self, now: float = 1000) -> None:
-        self.now, self.readings = now, 0
+    readings = 0
 
     def __call__(self) -> float:
         """Return the time."""
         self.readings += 1
-        return self.now
+        return super().__call__()
 
 
 class Curfew:
@@ -68,12 +68,12 @@ class Curfew:
 
 
 @pytest.fixture(name="clock")
-def _clock() -> SetClock:
-    return SetClock()
+def _clock() -> CountingClock:
+    return CountingClock(1000)
 
 
 @pytest.fixture(name="partition")
-def _partition(clock: SetClock) -> Partition:
+def _partition(clock: CountingClock) -> Partition:
     return with_application(Partition(CONFIG, clock=clock))
 
 
@@ -81,18 +81,6 @@ def with_application(partition: Partition) -> Partition:
     """Return the partition with an application."""
     partition.submit("app", SUE, "root.a")
     return partition
-
-
-def memory(amount: int) -> Resource:
-    """Return an amount of memory."""
-    return Resource(memory=amount)
-
-
-def until(partition: Partition, allocation_id: str) -> int | None:
-    """Return the promised end of an allocation."""
-    allocation = partition.allocation(allocation_id)
-    assert allocation is not None
-    return allocation.until
 
 
 @pytest.mark.parametrize("duration", [0, -1, True, 1.5, "60", MAX_DURATION + 1])
@@ -110,7 +98,7 @@ def test_wrong_durations(partition: Partition, duration: Any) -> None:  # noqa: 
     assert partition.allocations() == ()
 
 
-def test_a_model_gets_the_time_first_and_once_in_each_call(clock: SetClock) -> None:
+def test_a_model_gets_the_time_first_and_once_in_each_call(clock: CountingClock) -> None:
     """Every call begins with the one reading, also a query."""
     model = Curfew(1060)
     assert isinstance(model, TimedModel)
@@ -129,7 +117,7 @@ def test_a_model_gets_the_time_first_and_once_in_each_call(clock: SetClock) -> N
         assert [name for name, _ in model.calls].count("at") == clock.readings == 1
 
 
-def test_a_model_that_is_replaced_gets_the_time(clock: SetClock) -> None:
+def test_a_model_that_is_replaced_gets_the_time(clock: CountingClock) -> None:
     """The new model gets the time before it is charged."""
     old, new = Curfew(2000), Curfew(2000)
     partition = with_application(Partition(CONFIG, models=[old], clock=clock))
@@ -140,7 +128,7 @@ def test_a_model_that_is_replaced_gets_the_time(clock: SetClock) -> None:
     assert new.calls == [("at", 1001), ("reset", None), ("charge", 1060)]
 
 
-def test_a_model_that_raises_at_a_time_is_reset(clock: SetClock) -> None:
+def test_a_model_that_raises_at_a_time_is_reset(clock: CountingClock) -> None:
     """Its state is unknown then; the caller gets the error, and nothing else changes."""
 
     class Raising(Curfew):

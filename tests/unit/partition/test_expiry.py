@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from support.partition_fixtures import SUE, changing_nothing, memory, partition_of
 from ugm import Resource
 from ugm.budgets import Budget, Budgets
@@ -14,27 +12,11 @@ from ugm.partition import Allocation, AllocationState
 from ugm.partition.engine.application import PromisedEnds
 
 
-class Clock:
-    """A clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1_000
-
-    def __call__(self) -> int:
-        """Return the time."""
-        return self.now
-
-
-@pytest.fixture(name="clock")
-def _clock() -> Clock:
-    return Clock()
-
-
-def test_budget_decides_on_renewals(clock: Clock) -> None:
+def test_budget_decides_on_renewals() -> None:
     """A later end is checked by budgets, an earlier one is not; a denial changes nothing and is an event."""
     seen: list[Any] = []
     budgets = Budgets([Budget("each", user="*", amounts=Resource(memory=200))])
-    partition = partition_of(models=[budgets], clock=clock, subscribers=[lambda _, events: seen.extend(events)])
+    partition = partition_of(models=[budgets], clock=lambda: 1_000, subscribers=[lambda _, events: seen.extend(events)])
     partition.submit("app", SUE, "root.a")
     assert partition.allocate("a", "app", memory(1), duration=100)
     with changing_nothing(partition):

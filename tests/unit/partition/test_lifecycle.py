@@ -15,12 +15,6 @@ def _partition() -> Partition:
     return partition
 
 
-def state(partition: Partition, application_id: str = "app") -> str | None:
-    """Return how far an application has come; None if the partition knows it not or not any more."""
-    application = partition.application(application_id)
-    return None if application is None else application.state.value
-
-
 # Removal of the partition
 
 

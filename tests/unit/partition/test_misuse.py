@@ -218,9 +218,6 @@ def test_no_plan(partition: Partition) -> None:
         partition.reconcile(None)  # type: ignore[arg-type]  # misuse
 
 
-HELD, RUNS = RunningAllocation("app", "app", memory(3)), RunningAllocation("app", "app", memory(2))
-
-
 @pytest.mark.parametrize(
     ("running", "text"),
     [

@@ -16,7 +16,6 @@ bytecodes: Final[Callable[..., int]] = run_path(str(ROOT / "tests" / "benchmarks
 #: Half a step of the plainest loop that counts users and groups.
 HALF_A_STEP: Final = 378
 COUNT: Final = 20
-DAY: Final = 86_400
 #: November 23, 2026, at noon in UTC.
 NOON: Final = 1_795_435_200
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -39,19 +39,9 @@ partitions:
 """).partition()
 
 
-class Time:
-    """A clock that a test sets."""
-
-    now = 100
-
-    def __call__(self) -> int:
-        """Return the time."""
-        return self.now
-
-
-def running(time: Time, **options: Any) -> Partition:  # noqa: ANN401 - arguments of a partition
+def running() -> Partition:
     """Return a partition in which queue a uses all of its maximum of 10."""
-    partition = Partition(config(), clock=time, **options)
+    partition = Partition(config(), clock=lambda: 100)
     partition.submit("one", SUE, "root.a")
     for number in range(5):
         assert partition.allocate(f"one-{number}", "one", memory(2))
@@ -60,7 +50,7 @@ def running(time: Time, **options: Any) -> Partition:  # noqa: ANN401 - argument
 
 def test_a_plan_of_a_configuration_names_the_timers() -> None:
     """A plan says which queues would be above their maximum from then on, and does not repeat those that are."""
-    partition = running(Time())
+    partition = running()
     plan = partition.plan(config(6))
 
     assert plan.reductions == (PlannedReduction("root.a", 60),)
@@ -82,7 +72,7 @@ STALE: Final[Mapping[str, Callable[[Partition], object]]] = {
 @pytest.mark.parametrize("reason", STALE)
 def test_a_stale_plan_is_refused(reason: str) -> None:
     """A plan is refused with the reason if something it depends on has changed, and nothing is marked."""
-    partition = running(Time())
+    partition = running()
     partition.configure(config(7))
     plan = partition.plan_reductions(160)
     STALE[reason](partition)

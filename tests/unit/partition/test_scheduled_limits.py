@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.clocks import Clock
 from support.examples import examples
 from support.partition_fixtures import SUE, memory
 from ugm import (
@@ -49,20 +50,9 @@ MONDAY = 1_795_435_200
 HOUR = 3600
 
 
-class Clock:
-    """A clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now = MONDAY
-
-    def __call__(self) -> int:
-        """Return the time."""
-        return self.now
-
-
 @pytest.fixture(name="clock")
 def _clock() -> Clock:
-    return Clock()
+    return Clock(MONDAY)
 
 
 def running(clock: Clock, **options: object) -> Partition:

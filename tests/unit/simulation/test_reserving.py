@@ -9,8 +9,6 @@ from ugm.config import PartitionConfig, QueueConfig, QueueResources
 from ugm.configuration import LimitExtensions, ScheduledLimit
 from ugm.simulation import Job, WaitingTime, simulate
 
-SUE, BOB = UserGroup("sue", ("dev",)), UserGroup("bob", ("dev", "test"))
-
 
 def job(number: int, submit: int, run: int, vcore: int) -> Job:
     """Return a job of Sue."""
