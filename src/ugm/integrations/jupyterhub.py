@@ -115,7 +115,7 @@ def limit_servers(
     return limits
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class ServerLimits:
     """The limits of the servers of a hub. Use `limit_servers`, whose arguments are the same."""
 

@@ -13,7 +13,6 @@ from ugm.preemption.plan import (
     PlanCost,
     PreemptionPlan,
     ProtectedAllocations,
-    QueueInput,
     Victim,
     plan_preemption,
 )
@@ -41,7 +40,6 @@ __all__ = [
     "PreemptionRequest",
     "ProtectedAllocations",
     "QueueFacts",
-    "QueueInput",
     "Reduction",
     "ReductionPlan",
     "ReductionTimer",

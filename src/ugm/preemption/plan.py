@@ -33,7 +33,6 @@ __all__ = [
     "PlanCost",
     "PreemptionPlan",
     "ProtectedAllocations",
-    "QueueInput",
     "Victim",
     "plan_preemption",
     "plans_of_nodes",
@@ -152,26 +151,6 @@ class PlanCost:
         return attributes(self, self.__slots__)
 
 
-class QueueInput(NamedTuple):
-    """The state of a queue on which a plan depends."""
-
-    queue_path: str
-    kept: Resource
-    maximum: Resource
-    guaranteed: Resource
-
-
-def queue_input(node: QueueNode) -> QueueInput:
-    """Return the state of a queue."""
-    return QueueInput(node.path, Resource(node.kept).without_zeros(), node.facts.maximum, node.facts.guaranteed)
-
-
-def queue_inputs(nodes: Iterable[QueueNode]) -> tuple[QueueInput, ...]:
-    """Return the state of queues, each once, sorted by path."""
-    by_path = {node.path: node for node in nodes}
-    return tuple(queue_input(by_path[path]) for path in sorted(by_path))
-
-
 def guarantee_use(node: QueueNode, resource: str, requested: int = 0) -> GuaranteeUse:
     """Return the use of a guarantee now, and without the victims but with a request."""
     guaranteed = node.facts.guaranteed.get(resource, 0)
@@ -200,8 +179,6 @@ class PreemptionPlan:
     cost: PlanCost | None = None
     #: Whether the search was complete: no other set of victims costs less, or none is permitted.
     is_optimal: bool = True
-    #: The state of the queues on which the plan depends.
-    inputs: tuple[QueueInput, ...] = ()
     #: The allocations that other quota models give up, besides the victims.
     by_model: tuple[Victim, ...] = ()
     #: The requests that counted as granted.
@@ -257,16 +234,7 @@ class PreemptionPlan:
 
 
 #: The attributes of a plan that JSON does not have.
-_INTERNAL: Final = {
-    "inputs",
-    "placed",
-    "protected",
-    "is_pending",
-    "preemptible",
-    "duration",
-    "within_queue",
-    "free_on_node",
-}
+_INTERNAL: Final = {"placed", "protected", "is_pending", "preemptible", "duration", "within_queue", "free_on_node"}
 
 
 def _entitlement(use: GuaranteeUse) -> str:
@@ -433,14 +401,12 @@ def _plan_with_victims(plan: PreemptionPlan, search: _NodeSearch, cost: PlanCost
     victims = [tree.world.allocations[position] for position in cost.positions]
     for one in victims:
         tree.free(one.queue_path, one.usage)
-    affected = [*situation.path, *(node for one in victims for node in tree.nodes[one.queue_path].lineage())]
     plan = replace(
         plan,
         outcome=Outcome.PLAN,
         victims=tuple(_explained(situation, one) for one in victims),
         protected=_protected(tree, [search], cost.positions),
         cost=cost,
-        inputs=queue_inputs(affected),
         node=host,
         free_on_node=(tree.world.nodes or {}).get(host or ""),
         missing_on_node=None if host is None else Resource(situation.missing[-1]),
@@ -482,9 +448,9 @@ def _protected(
         for one, positions, rule in zip(classes, classes.values(), searched.get(host, elsewhere), strict=True):
             found.setdefault((one.queue_path, rule), []).extend(positions)
     others = ((key, sorted(set(positions).difference(victims))) for key, positions in sorted(found.items()))
-    names = tree.names
+    allocations = tree.world.allocations
     return tuple(
-        ProtectedAllocations(path, rule, tuple([names[position] for position in positions]))
+        ProtectedAllocations(path, rule, tuple([allocations[position].allocation_id for position in positions]))
         for (path, rule), positions in others
         if positions
     )

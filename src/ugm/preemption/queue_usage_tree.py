@@ -133,12 +133,12 @@ class AllocationClass(NamedTuple):
     """The common values of the allocations of a class."""
 
     queue_path: str
+    usage: Resource
     #: Whether they belong to the application of the request.
     is_of_requester: bool
     priority: int
     preemptible: bool
     is_terminating: bool
-    usage: Resource
 
 
 #: The path of a queue, and a resource.
@@ -229,8 +229,6 @@ class QueueUsageTree:
         #: By candidate node, the free amounts without those of placed requests: now, and once terminating allocations
         #: are released.
         self._free: Final = {name: (dict(free), dict(free)) for name, free in (world.nodes or {}).items()}
-        #: The ids of the allocations, in the order of the ledger.
-        self.names: Final[list[str]] = []
         #: By candidate node, and with None for all others: the positions of each class in the ledger, oldest first.
         #: An array, because the garbage collector does not visit it.
         self.classes: Final[dict[str | None, dict[AllocationClass, array[int]]]] = {None: {}}
@@ -238,15 +236,12 @@ class QueueUsageTree:
         self._sum_up()
 
     def _classify(self, application_id: str | None) -> None:
-        classes, others, new, add_name = self.classes, self.classes[None], tuple.__new__, self.names.append
+        classes, others, new = self.classes, self.classes[None], tuple.__new__
         classes.update({name: {} for name in self._free})
         for position, facts in enumerate(self.world.allocations):
-            name, application, path, usage, priority, preemptible, is_terminating, host = facts
-            add_name(name)
+            _, application, path, usage, *traits, host = facts
             # `AllocationClass(...)` takes twice as long.
-            one = new(
-                AllocationClass, (path, application == application_id, priority, preemptible, is_terminating, usage)
-            )
+            one = new(AllocationClass, (path, usage, application == application_id, *traits))
             classes.get(host, others).setdefault(one, array("q")).append(position)
 
     def _sum_up(self) -> None:

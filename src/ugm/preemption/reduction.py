@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, final
 from ugm._json_values import JsonObject, attributes
 from ugm.identity import is_below
 from ugm.preemption.eligibility import PreemptionProtection
-from ugm.preemption.plan import QueueInput, Victim, guarantee_use, queue_inputs
+from ugm.preemption.plan import Victim, guarantee_use
 from ugm.preemption.queue_usage_tree import AllocationClass, Candidates, Point, QueueNode, QueueUsageTree, Sums, World
 from ugm.preemption.victim_search import DEFAULT_STEPS, Bound, Problem, Target, choose
 from ugm.resources import Resource, format_amount
@@ -85,8 +85,6 @@ class ReductionPlan:
     victims: tuple[Victim, ...] = ()
     #: Whether no other set of victims costs less.
     is_optimal: bool = True
-    #: The state of the queues on which the plan depends.
-    inputs: tuple[QueueInput, ...] = ()
     #: Whether a leaf could give more than its share.
     overshoot: bool = True
 
@@ -129,26 +127,19 @@ def plan_reductions(
         steps: the limit of the search for the best set of each queue. It does not apply to up to 14 candidates.
     """
     tree = QueueUsageTree(world)
-    due = [
-        (node, timer) for timer in timers if (node := tree.nodes.get(timer.queue_path)) and _is_due(node, timer, now)
-    ]
+    named = ((node, timer) for timer in timers if (node := tree.nodes.get(timer.queue_path)))
+    due = [one for one in named if 0 < one[0].facts.reduction_delay <= now - one[1].since and one[0].excess()]
     due.sort(key=lambda one: (-one[0].path.count("."), one[0].path))
     planner = _Planner(tree, overshoot=overshoot, steps=steps)
     reductions = [planner.reduce(*one) for one in due]
     planner.remove_needless([node for node, _ in due])
-    affected = [node for one in planner.victims.values() for node in tree.nodes[one.queue_path].lineage()]
     return ReductionPlan(
         now,
         tuple(_with_left(one, Resource(node.excess())) for one, (node, _) in zip(reductions, due, strict=True)),
         tuple(_explained(tree, position) for position in sorted(planner.victims)),
         planner.is_optimal,
-        queue_inputs([*affected, *(node for node, _ in due)]),
         overshoot,
     )
-
-
-def _is_due(node: QueueNode, timer: ReductionTimer, now: int) -> bool:
-    return 0 < node.facts.reduction_delay <= now - timer.since and bool(node.excess())
 
 
 def _with_left(one: Reduction, left: Resource) -> Reduction:

@@ -117,10 +117,6 @@ def choose(problem: Problem, steps: int = DEFAULT_STEPS) -> Chosen:
     return _Search(problem, steps).result()
 
 
-class _StepLimitReachedError(Exception):
-    """A search has used all its steps."""
-
-
 #: A victim: its option, and the number of members of it that were chosen before.
 _Member: TypeAlias = tuple[_Option, int]
 
@@ -244,11 +240,8 @@ class _Search:
     def result(self) -> Chosen:
         """Find the best set."""
         self._choose_greedily()
-        is_optimal = True
-        try:
-            self._compare()
-        except _StepLimitReachedError:
-            is_optimal = False
+        is_optimal = self._compare()
+        if not is_optimal:
             self._victims = self._no_victims()
             for member in self._best or ():
                 self._victims.add(*member)
@@ -269,12 +262,19 @@ class _Search:
 
     # The comparison of all sets
 
-    def _compare(self) -> None:
-        """Compare all sets with the best set. A set has its options in ascending order, so none is visited twice."""
+    def _compare(self) -> bool:
+        """Compare all sets with the best set, and return whether the steps suffice.
+
+        A set has its options in ascending order, so none is visited twice.
+        """
         victims, options = self._no_victims(), self._usable()
         self._victims, supplies, path = victims, self._supplies(options), list[int]()
         index = taken = 0
         while True:
+            if index < len(options):
+                self._steps -= 1
+                if self._steps < 0:
+                    return False
             if index < len(options) and self._may_improve(options[index], supplies[index]):
                 option = options[index]
                 if taken < len(option.positions) and victims.has_room(option):
@@ -288,7 +288,7 @@ class _Search:
                 victims.remove()
                 index, taken = path.pop() + 1, 0
             else:
-                return
+                return True
 
     def _usable(self) -> list[_Option]:
         """Return the options that can be part of a set with no more victims than the best one."""
@@ -320,9 +320,6 @@ class _Search:
             option: the option.
             supply: per target, what one victim can add at most, and what all can add.
         """
-        self._steps -= 1
-        if self._steps < 0:
-            raise _StepLimitReachedError
         victims, left, further = self._victims, 0, 1
         for target, missing, demands, (most, total) in zip(
             self._targets, victims.missing, victims.demands, supply, strict=True

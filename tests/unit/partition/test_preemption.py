@@ -58,8 +58,6 @@ def plan(partition: Partition, usage: int = 3, **options: Any) -> PreemptionPlan
     return partition.plan_preemption(request(usage), since=0, now=3600, **options)
 
 
-LOWERED: Final = parse_config(CONFIG.replace("memory: 2", "memory: 1")).partition()
-
 #: The queue batch is not preempted any more.
 DISABLED: Final = parse_config(
     CONFIG.replace("{memory: 2}}", "{memory: 2}}\n            properties: {preemption.policy: disabled}")
@@ -74,8 +72,7 @@ DENYING: Final = parse_config(
 STALE: Final[Mapping[str, Callable[[Partition], object]]] = {
     "allocation 'batch-2' has changed": lambda p: p.resize("batch-2", memory(2)),
     "'prod-new' fits once the terminating allocations are released": lambda p: p.preempt("lab-1"),
-    "queue root has changed (maximum)": lambda p: p.update_node("cluster", memory(12)),
-    "queue root.batch has changed (guaranteed)": lambda p: p.configure(LOWERED),
+    "'prod-new' fits": lambda p: p.update_node("cluster", memory(20)),
     "no permitted set of evictions makes room for 'prod-new'": lambda p: p.configure(DISABLED),
     "'prod-new' is denied by a limit that preemption cannot relieve": lambda p: p.configure(DENYING),
     "application_id 'prod': the application is failing": lambda p: (

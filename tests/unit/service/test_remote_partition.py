@@ -28,7 +28,7 @@ from ugm.partition import (
     RunningApplication,
 )
 from ugm.partition.answers.snapshot import PartitionSnapshot
-from ugm.preemption import PreemptionPlan, QueueInput, ReductionPlan
+from ugm.preemption import PreemptionPlan, ReductionPlan
 from ugm.preemption import Victim as PreemptionVictim
 from ugm.service.client import AsyncRemotePartition, RemotePartition
 from ugm.service.protocol.operations import OPERATIONS
@@ -102,7 +102,6 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
     "reclaim": [lambda p: p.reclaim(p.plan_reclaim("two", memory(1))), lambda p: p.reclaim(lending_plan(p))],
     "carry_out": [
         lambda p: p.carry_out(preemption_plan(p)),
-        lambda p: p.carry_out(replace(preemption_plan(p), inputs=(QueueInput("root.x", *[memory(1)] * 3),))),
         lambda p: p.carry_out(ReductionPlan(0, victims=preemption_plan(p).victims)),
         lambda p: p.carry_out(p.plan_reductions()),
     ],
@@ -242,10 +241,10 @@ def lending_plan(partition: AbstractPartition) -> ReclaimPlan:
 
 
 def preemption_plan(partition: AbstractPartition) -> PreemptionPlan:
-    """Return a plan with a victim, which depends on no queue."""
+    """Return a plan with a victim."""
     victim = PreemptionVictim("one-0", "one", "root.a", memory(4), 0)
     plan = partition.plan_preemption(AllocationRequest("n", "two", memory(99)), since=0, now=1000)
-    return replace(plan, victims=(victim,), inputs=())
+    return replace(plan, victims=(victim,))
 
 
 def outcome(call: Callable[[AbstractPartition], object], partition: AbstractPartition) -> object:

@@ -8,7 +8,7 @@ the victims that queues and the cluster still need. Then all limits decide, with
 Victims of models that are not needed are removed.
 
 Between plan and execution the partition may change. `PreemptionPlanning.carry_out` makes the plan again, and accepts it
-only if it is the same.
+only if the request and the victims are the same.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from ugm.preemption import (
     plan_reductions,
 )
 from ugm.preemption.eligibility import Situation
-from ugm.preemption.plan import QueueInput, plans_of_nodes
+from ugm.preemption.plan import plans_of_nodes
 from ugm.preemption.queue_usage_tree import QueueFacts, QueueUsageTree
 from ugm.resources import Resource
 
@@ -508,7 +508,7 @@ class PreemptionPlanning(SubjectQueries):
         if not _victims(again):
             return _headline(again)
         same = [*map(_facts_of, _victims(again))] == [*map(_facts_of, _victims(plan))]
-        return _changed_queue(plan.inputs, again.inputs) or ("" if same else "other victims are chosen now")
+        return "" if same else "other victims are chosen now"
 
     def _changed_request(self, plan: PreemptionPlan) -> str:
         """Return what has happened to the request of a plan, or to those that it counts as granted."""
@@ -566,17 +566,6 @@ def _placed_request(placed: AllocationRequest, row: Allocation, application: App
     path, name, node = application.queue.queue_path, placed.allocation_id, placed.node or like.node
     traits = like.priority, like.preemptible, like.duration, node
     return PlacedRequest(path, row.usage, name, row.application_id, *traits)
-
-
-def _changed_queue(before: Iterable[QueueInput], now: Iterable[QueueInput]) -> str:
-    """Return the first queue whose state has changed; empty for none."""
-    known = {one.queue_path: one for one in now}
-    for one in before:
-        other = known.get(one.queue_path, one)
-        changed = [name for name, old, new in zip(one._fields, one, other, strict=True) if old != new]
-        if changed:
-            return f"queue {one.queue_path} has changed ({', '.join(changed)})"
-    return ""
 
 
 def _headline(plan: PreemptionPlan | ReductionPlan) -> str:
