@@ -4,7 +4,7 @@
 its queue has enough left for it. What it really uses is settled second by second.
 """
 
-from ugm.budgets.account import BudgetViolation
+from ugm.budgets.accounts import BudgetViolation
 from ugm.budgets.budget import Budget, BudgetMode, Carry
 from ugm.budgets.model import Budgets
 from ugm.model import AccountState, BudgetChange, BudgetChangeKind, Period, Scope

@@ -17,9 +17,8 @@ from typing import Final, final
 
 from ugm._json_values import JsonMapping, JsonObject, to_json
 from ugm.arguments import require_instances, require_user
-from ugm.budgets.account import Account, BudgetViolation
+from ugm.budgets.accounts import Account, AccountTable, BudgetViolation, PreparedChange
 from ugm.budgets.budget import Budget, ChainFinder, Coverage
-from ugm.budgets.table import AccountTable, PreparedChange, continue_accounts, has_many_accounts, load, save
 from ugm.decision import EffectiveLimit, Exhaustion, Violation
 from ugm.errors import RequestError
 from ugm.identity import UserGroup, is_below
@@ -180,12 +179,12 @@ class Budgets(ReportingModel):
 
     def save(self) -> JsonMapping:
         """Return the past of all accounts up to the last call, as plain data for `load`; claims are left out."""
-        return {**save(self._table, self._now), "start": self._start}
+        return {**self._table.save(self._now), "start": self._start}
 
     def load(self, data: JsonMapping) -> None:
         """Bring a new model with the same budgets into the state that `save` has returned, without claims."""
         self._begin(data["now"])
-        load(self._table, data)
+        self._table.load(data)
         self._start = data["start"]
 
     def continue_past(self, old: Budgets) -> None:
@@ -194,7 +193,7 @@ class Budgets(ReportingModel):
         A budget continues if its name, its owner, its queue, its period, its time zone and its weights are the same.
         All others begin now. Amounts that an operator has set stay unless those of the budget have changed.
         """
-        continue_accounts(self._table, old._table, self._now)
+        self._table.continue_accounts(old._table, self._now)
 
     # Changes by an operator
 
@@ -249,11 +248,10 @@ class Budgets(ReportingModel):
             path = budget.queue if queue_path is None else queue_path.lower()
             if not is_below(path, budget.queue):
                 continue
+            owners = charged[budget.name]
             if user is not None:
                 covering = self._coverage.owners(Claim("", "", Resource(), path, user))
                 owners = {owner for each, owner in covering if each is budget}
-            else:
-                owners = charged[budget.name] if has_many_accounts(budget) else {budget.owner}
             terms = table.terms[budget.name].values()
             found += [table.account(each, owner, self._now) for owner in sorted(owners) for each in terms]
         return found

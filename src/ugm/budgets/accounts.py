@@ -1,4 +1,6 @@
-"""One account of a budget: the usage of one owner and one resource, integrated over time; its renewals and its denials.
+"""The accounts of budgets: their usage over time, renewals and denials; the table of all accounts, and its past.
+
+An account counts the usage of one owner and one resource, integrated over time.
 
 The problem: the usage of each second counts, there may be 100,000 accounts, and a period may end at any time.
 
@@ -18,24 +20,32 @@ amounts, and `weighted_ends` the sum of their amounts times ends. An end that ha
 are read.
 
 The cost: a charge finds its promised end by bisection, and moves the earlier ends within a list.
+
+The table has the accounts of a set of budgets. An account that nothing was ever charged to is not stored, because a new
+one is equal to it. Only the past is saved: settled usage, carried and refilled amounts, and the amounts in force. The
+charged claims are those of the ledger, and are charged again.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import inf, lcm
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias, final
 
+from ugm._json_values import JsonMapping, JsonObject
+from ugm.arguments import require_name
 from ugm.budgets.budget import Budget, BudgetMode, Calendar, Carry, calendar_of, date_text, duration_text
 from ugm.configuration.schedules import LAST_SECOND, NEVER
 from ugm.decision import Violation
-from ugm.model import BUDGET, AccountState, Period
-from ugm.resources import usage_texts
+from ugm.errors import RequestError
+from ugm.identity import WILDCARD
+from ugm.model import BUDGET, AccountState, BudgetChange, BudgetChangeKind, Period, Scope
+from ugm.resources import Resource, usage_texts
 
-__all__ = ["Account", "BudgetViolation", "History", "Outlook", "RenewalTerms"]
+__all__ = ["Account", "AccountTable", "BudgetViolation", "PreparedChange"]
 
 #: The past of an account: the index of the current period; the first second after it; ``spent``; the rate, which is the
 #: usage per second; and what was carried over and refilled. The usage of the period up to a second is
@@ -407,3 +417,219 @@ class Account:
         """Return the rate, and the coefficients of the promised amounts, both from the charged claims."""
         self.committed(now)
         return self.rate, self.promised, self.weighted_ends
+
+
+# All accounts
+
+#: A budget, an owner and a resource.
+AccountKey: TypeAlias = tuple[str, str, str]
+_Step: TypeAlias = tuple[object, str, object, object]
+
+#: The number of changes whose ids are remembered. An operator repeats a change soon or never.
+_REMEMBERED_CHANGES: Final = 10_000
+
+
+class PreparedChange(NamedTuple):
+    """A change that was checked and is not made yet: objects with the new and the old value of an attribute."""
+
+    steps: tuple[_Step, ...]
+
+    def apply(self) -> None:
+        """Make the change."""
+        for target, attribute, new, _ in self.steps:
+            setattr(target, attribute, new)
+
+    def undo(self) -> None:
+        """Undo the change, even if only some of its steps were made."""
+        for target, attribute, _, old in self.steps:
+            setattr(target, attribute, old)
+
+
+@final
+class AccountTable:
+    """The accounts of some budgets.
+
+    Args:
+        budgets: the budgets.
+        start: the second at which they begin.
+    """
+
+    __slots__ = ("_budgets", "changes", "stored", "terms")
+
+    #: The terms of each budget by resource, sorted by name.
+    terms: dict[str, dict[str, RenewalTerms]]
+    #: The accounts to which something was ever charged.
+    stored: dict[AccountKey, Account]
+    #: The changes by their id.
+    changes: dict[str, BudgetChange]
+
+    def __init__(self, budgets: Sequence[Budget], start: int) -> None:
+        self._budgets: Final = budgets
+        self.terms = {
+            budget.name: {resource: RenewalTerms(budget, resource, start) for resource in sorted(budget.amounts)}
+            for budget in budgets
+        }
+        self.stored, self.changes = {}, {}
+
+    def account(self, terms: RenewalTerms, owner: str, now: int, *, stored: bool = False) -> Account:
+        """Return an account; if it is not stored yet, one that is equal.
+
+        Args:
+            terms: the terms.
+            owner: the owner.
+            now: the time, in seconds.
+            stored: whether to store the account.
+        """
+        key = terms.budget.name, owner, terms.resource
+        account = self.stored.get(key)
+        if account is None:
+            account = Account(terms, owner, now)
+            if stored:
+                self.stored[key] = account
+        return account
+
+    def owners(self, now: int) -> Mapping[str, set[str]]:
+        """Return the owners of accounts by budget, without users whose accounts all equal a new one.
+
+        So the result depends on the settled and promised usage alone. A charge that was undone, such as that of a
+        denied gang, leaves a stored account that equals a new one, and a restart does not store it.
+        """
+        found = {one.name: set[str]() if _has_many_accounts(one) else {one.owner} for one in self._budgets}
+        new = {terms: terms.opened(now) for each in self.terms.values() for terms in each.values()}
+        for (name, owner, _), account in self.stored.items():
+            if account.close_periods(now) != new[account.terms] or account.committed(now):
+                found[name].add(owner)
+        return found
+
+    # Changes by an operator
+
+    def prepare(self, change: BudgetChange, now: int) -> PreparedChange | None:
+        """Return the steps of a change; None if the change of this id was made already.
+
+        Raises:
+            RequestError: there is no such budget or account, the amounts do not suit it, less remains than a transfer
+                moves, or another change had this id.
+        """
+        known = self.changes.get(change.change_id)
+        if known is not None:
+            if known != change:
+                raise RequestError("change_id", change.change_id, "another change had this id", "id-in-use")
+            return None
+        steps = list(self._steps(change, now))
+        if change.change_id:
+            latest = dict(list(self.changes.items())[1 - _REMEMBERED_CHANGES :])
+            steps.append((self, "changes", {**latest, change.change_id: change}, self.changes))
+        return PreparedChange(tuple(steps))
+
+    def _steps(self, change: BudgetChange, now: int) -> Iterator[_Step]:
+        if change.kind is BudgetChangeKind.SET:
+            found = self.terms_of(change.budget)
+            if change.amounts.keys() != found.keys():
+                reason = f"expected an amount of each resource of the budget: {', '.join(found)}"
+                raise RequestError("amounts", change.amounts, reason)
+            # Periods that have ended had the amount that is replaced.
+            for account in self.stored.values():
+                account.close_periods(now)
+            for terms in found.values():
+                terms.origin = terms.opened(now)
+                yield terms, "amount", change.amounts[terms.resource] * terms.scale, terms.amount
+            return
+        added = dict(self._amounts_of(change.budget, change.owner, change.amounts, now))
+        if change.kind is BudgetChangeKind.TRANSFER:
+            for account, amount in added.items():
+                remaining = account.left(now) - account.committed(now)
+                if remaining < amount:
+                    terms = account.terms
+                    reason = f"only {terms.exact(remaining)} {terms.resource} remain in {change.budget!r}"
+                    raise RequestError("amounts", change.amounts, reason, "state-conflict")
+            received = dict(self._amounts_of(change.recipient, change.recipient_owner, change.amounts, now))
+            if {account.key for account in added} & {account.key for account in received}:
+                raise RequestError("recipient", change.recipient, "an account cannot transfer to itself")
+            added = {account: -amount for account, amount in added.items()} | received
+        yield self, "stored", {**self.stored, **{account.key: account for account in added}}, self.stored
+        for account, amount in added.items():
+            yield account, "history", account.refilled(amount, now), account.history
+
+    def terms_of(self, name: str) -> Mapping[str, RenewalTerms]:
+        """Return the terms of a budget.
+
+        Raises:
+            RequestError: there is no such budget.
+        """
+        found = self.terms.get(require_name("budget", name))
+        if found is None:
+            raise RequestError("budget", name, "there is no such budget", "object-unknown")
+        return found
+
+    def _amounts_of(self, name: str, owner: str, amounts: Resource, now: int) -> Iterator[tuple[Account, int]]:
+        """Yield the accounts of an owner with their amounts."""
+        terms = self.terms_of(name)
+        for resource, amount in amounts.items():
+            if resource not in terms:
+                raise RequestError("amounts", amounts, f"the budget {name!r} does not limit {resource}")
+            found = terms[resource]
+            yield self.account(found, _owner_of(found.budget, owner), now), amount * found.scale
+
+    # The past
+
+    def save(self, now: int) -> JsonObject:
+        """Return the past of all accounts up to a second, for JSON."""
+        return {
+            "now": now,
+            "terms": [
+                [name, resource, each.origin[0], each.origin[-1], each.amount]
+                for name, terms in self.terms.items()
+                for resource, each in terms.items()
+            ],
+            "accounts": [[*key, *account.past(now)] for key, account in self.stored.items()],
+            "changes": [
+                [change.kind, change.budget, dict(change.amounts), *change[3:]] for change in self.changes.values()
+            ],
+        }
+
+    def load(self, data: JsonMapping) -> None:
+        """Bring a new table into the state that was saved, without claims."""
+        for name, resource, period, bonus, amount in data["terms"]:
+            terms = self.terms[name][resource]
+            terms.begin(period, bonus)
+            terms.amount = amount
+        for name, owner, resource, *past in data["accounts"]:
+            self.account(self.terms[name][resource], owner, data["now"], stored=True).resume(*past)
+        for kind, budget, amounts, *rest in data["changes"]:
+            change = BudgetChange(BudgetChangeKind(kind), budget, Resource(amounts), *rest)
+            self.changes[change.change_id] = change
+
+    def continue_accounts(self, old: AccountTable, now: int) -> None:
+        """Continue the accounts of budgets that were replaced, without claims.
+
+        A budget continues if its name, its owner, its queue, its period, its time zone and its weights are the same.
+        Its amounts change only if those of the budget have changed, so amounts that an operator has set stay.
+        """
+        for name, found in old.terms.items():
+            for resource, before in found.items():
+                terms = self.terms.get(name, {}).get(resource)
+                if terms is not None and terms.continues(before):
+                    terms.continue_from(before, now)
+        for (name, owner, resource), account in old.stored.items():
+            terms = self.terms.get(name, {}).get(resource)
+            if terms is not None and terms.continues(account.terms):
+                self.account(terms, owner, now, stored=True).resume(*account.past(now))
+        self.changes.update(old.changes)
+
+
+def _owner_of(budget: Budget, owner: str) -> str:
+    """Return the owner of an account of a budget.
+
+    Raises:
+        RequestError: the budget has no such account.
+    """
+    if _has_many_accounts(budget):
+        return require_name("owner", owner)
+    if owner not in ("", budget.owner):
+        raise RequestError("owner", owner, f"the budget {budget.name!r} has one account, that of {budget.owner!r}")
+    return budget.owner
+
+
+def _has_many_accounts(budget: Budget) -> bool:
+    """Return whether each user has an account of its own."""
+    return budget.scope is Scope.USER and budget.owner == WILDCARD
