@@ -4,7 +4,6 @@
 module              contents
 ==================  ===================================================================================================
 `preemption`        plans for requests that are entitled to more, and for queues above their maximum; carrying them out
-`preemption_call`   the arguments with which such a plan is made, and made again
 `reclaim`           what groups have to return to a group that asks within its guarantee, and the search for it
 `reclaim_plan`      plans and their reasons, as values
 ==================  ===================================================================================================

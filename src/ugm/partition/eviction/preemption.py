@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Self, final
 
 from ugm._json_values import attributes
+from ugm.arguments import require_application_id, require_instance, require_name, require_resource
 from ugm.decision import Decision, Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, is_below
@@ -30,7 +31,6 @@ from ugm.partition.answers.reports import OwnedAllocation, owned_allocations
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState, ReductionTimers
-from ugm.partition.eviction.preemption_call import PreemptionCall, call_of, node_of
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationState
 from ugm.preemption import (
     AllocationFacts,
@@ -49,16 +49,39 @@ from ugm.preemption.plan import plans_of_nodes
 from ugm.preemption.queue_usage_tree import QueueFacts, QueueUsageTree
 from ugm.resources import Resource
 
-__all__ = [
-    "PreemptionPlanning",
-    "PreemptionStatus",
-]
+__all__ = ["PreemptionCall", "PreemptionPlanning", "PreemptionStatus"]
 
 
 _TERMINATING: Final = AllocationState.TERMINATING
 
 #: The outcomes of plans that evict nothing, whatever models would do.
 _FINAL: Final = frozenset((Outcome.BLOCKED, Outcome.NEVER, Outcome.MUST_NOT_PREEMPT, Outcome.EARLY, Outcome.NONE))
+
+
+class PreemptionCall(NamedTuple):
+    """The arguments of `PreemptionPlanning.plan`."""
+
+    request: AllocationRequest
+    since: int
+    now: int | None
+    may_preempt: bool
+    within_queue: bool
+    placed: Sequence[AllocationRequest]
+    nodes: Mapping[str, Resource] | None
+
+    def checked(self) -> Self:
+        """Return the arguments after checking them.
+
+        Raises:
+            RequestError: an argument is invalid.
+        """
+        require_resource("usage", require_instance("request", self.request, AllocationRequest).usage)
+        _require_type(int, since=self.since, now=0 if self.now is None else self.now)
+        _require_type(bool, may_preempt=self.may_preempt, within_queue=self.within_queue)
+        for one in self.placed:
+            require_name("allocation_id", one.allocation_id)
+            require_application_id(one.application_id)
+        return self
 
 
 class _Answer(NamedTuple):
@@ -319,14 +342,12 @@ class PreemptionPlanning(SubjectQueries):
         """
         variants = self._admission.variants
         used = {} if variants is None else variants.protection.own_of_queues()
-        return [
-            one._replace(
-                guaranteed=_counted(one.guaranteed, used[one.queue_path], is_below(queue_path, one.queue_path))
-            )
-            if one.queue_path in used
-            else one
+        counted = {
+            one.queue_path: _counted(one.guaranteed, used[one.queue_path], is_below(queue_path, one.queue_path))
             for one in queues
-        ]
+            if one.queue_path in used
+        }
+        return [one._replace(guaranteed=counted.get(one.queue_path, one.guaranteed)) for one in queues]
 
     def _facts(self, row: Allocation, leaving: frozenset[str] = frozenset()) -> AllocationFacts:
         name, application_id, usage, state, _, priority, preemptible, _, _, node, *_ = row
@@ -381,7 +402,7 @@ class PreemptionPlanning(SubjectQueries):
         """Return a plan without evictions of models that are not needed."""
         for name in list(evicted):
             rest = tuple(one for one in evicted if one != name)
-            other = next(self._plans(question, rest, node_of(plan)))
+            other = next(self._plans(question, rest, _node_of(plan)))
             is_smaller = other.outcome not in _FINAL and len(other.victims) <= len(plan.victims)
             if is_smaller and self._fits(question, rest, other):
                 plan, evicted = other, rest
@@ -423,7 +444,12 @@ class PreemptionPlanning(SubjectQueries):
         Args:
             now: the time in seconds; None for the clock of the partition.
             overshoot: whether a leaf may give more than its share.
+
+        Raises:
+            RequestError: an argument is invalid.
         """
+        _require_type(int, now=0 if now is None else now)
+        _require_type(bool, overshoot=overshoot)
         now, timers = self._models.clock.now(changes=False) if now is None else now, self._timers.running()
         if not any(timer.due <= now for timer in timers):
             return ReductionPlan(now, overshoot=overshoot)
@@ -443,16 +469,19 @@ class PreemptionPlanning(SubjectQueries):
             The allocations that were marked; empty if no victim is held now.
 
         Raises:
-            RequestError: the plan has no victims, or it is stale.
+            RequestError: it is not a plan, has no victims, or is stale.
         """
+        if not isinstance(plan, PreemptionPlan | ReductionPlan):
+            raise RequestError("plan", plan, "expected a PreemptionPlan or a ReductionPlan")
         victims = _victims(plan)
         if not victims:
             raise RequestError("plan", _headline(plan), "the plan has no victims")
         rows = self._state.allocations
         held = [row for one in victims if (row := rows.get(one.allocation_id)) and row.state is AllocationState.HELD]
-        if not held and not self._waits_without_room(plan):
+        name, node = (plan.request.allocation_id, plan.node) if isinstance(plan, PreemptionPlan) else ("", None)
+        # A pending request that is not placed: the plan was not carried out.
+        if not held and (name not in self._state.tables.requests or name in self._state.placed):
             return ()
-        node = plan.node if isinstance(plan, PreemptionPlan) else None
         objection = self._changed_victim(victims, held, node) or self._changed_plan(plan)
         if objection:
             self._count("stale")
@@ -460,23 +489,11 @@ class PreemptionPlanning(SubjectQueries):
         self._count("carried_out")
         for row in held:
             self._state.mark_terminating(row)
-        if isinstance(plan, PreemptionPlan):
-            self._place(plan)
+        if name in rows:
+            # The request takes over the reservations of its queues.
+            self._state.mark_placed(rows[name], node)
+            self._reserve(name)
         return tuple(row.allocation_id for row in held)
-
-    def _waits_without_room(self, plan: PreemptionPlan | ReductionPlan) -> bool:
-        """Return whether the request of a plan is pending and not placed: the plan was not carried out."""
-        if isinstance(plan, ReductionPlan):
-            return False
-        name = plan.request.allocation_id
-        return name in self._state.tables.requests and name not in self._state.placed
-
-    def _place(self, plan: PreemptionPlan) -> None:
-        """Mark a request as placed if it is pending, and let it take over the reservations of its queues."""
-        row = self._state.allocations.get(plan.request.allocation_id)
-        if row is not None:
-            self._state.mark_placed(row, plan.node)
-            self._reserve(row.allocation_id)
 
     def _changed_victim(self, victims: Iterable[Victim], held: Iterable[Allocation], node: str | None) -> str:
         """Return which victim has changed, or does not run on a node any more; empty if none has."""
@@ -502,7 +519,7 @@ class PreemptionPlanning(SubjectQueries):
             if changed:
                 return changed
             try:
-                again = self._plan(call_of(plan, now))
+                again = self._plan(_call_of(plan, now))
             except RequestError as error:
                 return f"{error.argument} {error.value!r}: {error.reason}"
         if not _victims(again):
@@ -522,7 +539,7 @@ class PreemptionPlanning(SubjectQueries):
             application = self._state.applications.get(application_id)
             if application is None or application.queue.queue_path != path:
                 return f"application {application_id!r} is not in queue {path} any more"
-        call = call_of(plan, plan.now)
+        call = _call_of(plan, plan.now)
         for one in (call.request, *call.placed):
             row = rows[one.allocation_id] if one.allocation_id in self._state.tables.requests else None
             if row is None:
@@ -570,3 +587,27 @@ def _placed_request(placed: AllocationRequest, row: Allocation, application: App
 
 def _headline(plan: PreemptionPlan | ReductionPlan) -> str:
     return str(plan).partition("\n")[0]
+
+
+def _require_type(kind: type, **arguments: object) -> None:
+    for argument, value in arguments.items():
+        if type(value) is not kind:
+            raise RequestError(argument, value, "expected whole seconds" if kind is int else "expected True or False")
+
+
+def _call_of(plan: PreemptionPlan, now: int) -> PreemptionCall:
+    """Return the arguments with which a plan is made again, for its node only."""
+    name, application_id, _, usage, priority, since, may_preempt = plan.request
+    traits = False, priority, plan.preemptible, plan.duration
+    request = AllocationRequest(name, application_id, usage, *traits)
+    placed = [
+        AllocationRequest(one.allocation_id, one.application_id, one.usage, False, *one[4:])  # noqa: FBT003 - no placeholder
+        for one in plan.placed
+        if one.application_id
+    ]
+    return PreemptionCall(request, since, now, may_preempt, plan.within_queue, placed, _node_of(plan))
+
+
+def _node_of(plan: PreemptionPlan) -> Mapping[str, Resource] | None:
+    """Return the node of a plan with its free amounts."""
+    return None if plan.node is None else {plan.node: plan.free_on_node or Resource()}

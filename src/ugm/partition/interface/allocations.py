@@ -649,7 +649,7 @@ class WorkOperations(PartitionParts):
         Raises:
             RequestError: an application does not exist or is failing, or an argument is invalid.
         """
-        from ugm.partition.eviction.preemption_call import PreemptionCall  # noqa: PLC0415 - see `_Part`
+        from ugm.partition.eviction.preemption import PreemptionCall  # noqa: PLC0415 - see `_Part`
 
         listed, flags = require_requests(placed, "placed"), (may_preempt, within_queue)
         call = PreemptionCall(request, since, now, *flags, listed, require_nodes(nodes)).checked()
@@ -673,9 +673,6 @@ class WorkOperations(PartitionParts):
         Raises:
             RequestError: an argument is invalid.
         """
-        from ugm.partition.eviction.preemption_call import require_reduction_call  # noqa: PLC0415 - see `_Part`
-
-        require_reduction_call(now, overshoot=overshoot)
         return self._read(self._preempting.plan_reductions, now, overshoot=overshoot)
 
     def carry_out(self, plan: PreemptionPlan | ReductionPlan) -> tuple[str, ...]:
@@ -686,20 +683,18 @@ class WorkOperations(PartitionParts):
         withdrawn; see `preemption_status`. If the request is
         not pending, pass it as *placed* to `plan_preemption` of other requests.
 
-        The plan is made again, for its node and its due queues. It must have the same victims, for the same usage,
-        maxima and guarantees. If a delay has been raised since, the new one must be over as well. The victims and the
-        request must be the same as in the plan: an id may have been used again. This takes the time of a plan.
+        The plan is made again, for its node and its due queues, and must have the same victims. If a delay has been
+        raised since, the new one must be over as well. The victims and the request must be the same as in the plan: an
+        id may have been used again. This takes the time of a plan.
 
         Returns:
             The allocations that were marked. A repeated call marks nothing.
 
         Raises:
-            RequestError: the plan has no victims, or is stale: a victim, a queue, a limit, a timer or the request has
-                changed. Then nothing is marked.
+            RequestError: the plan has no victims, or is stale: a victim or the request has changed, or other victims
+                would be chosen now. Then nothing is marked.
         """
-        from ugm.partition.eviction.preemption_call import require_preemption_plan  # noqa: PLC0415 - see `_Part`
-
-        return self._transactions.run(self._preempting.carry_out, require_preemption_plan(plan))
+        return self._transactions.run(self._preempting.carry_out, plan)
 
     def reduction_timers(self) -> tuple[ReductionTimer, ...]:
         """Return the queues that take part in reductions and are above their maximum, since when, sorted by path.
