@@ -26,6 +26,7 @@ import json
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_UP, Context, Decimal
 from functools import reduce
 from typing import Final, NamedTuple, TypeAlias
@@ -175,10 +176,10 @@ class Fields(NamedTuple):
     def json(self, name: str) -> object:
         """Return a field; if it is a text in JSON, the value of the text, with numbers as texts."""
         value = self.values.get(name)
-        try:
-            return json.loads(value, parse_int=str, parse_float=str, parse_constant=str)  # type: ignore[arg-type] # see below
-        except (json.JSONDecodeError, RecursionError, TypeError):
-            return value
+        with suppress(ValueError, RecursionError):
+            if isinstance(value, str):
+                return json.loads(value, parse_int=str, parse_float=str, parse_constant=str)
+        return value
 
     def amounts(self) -> Resource:
         """Return the quantities of all fields in base units; ``cpu`` becomes ``vcore``, other names stay as they are.
