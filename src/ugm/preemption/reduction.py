@@ -24,7 +24,7 @@ from ugm._json_values import JsonObject, attributes
 from ugm.identity import is_below
 from ugm.preemption.eligibility import PreemptionProtection
 from ugm.preemption.plan import Victim, guarantee_use
-from ugm.preemption.queue_usage_tree import AllocationClass, Candidates, Point, QueueNode, QueueUsageTree, Sums, World
+from ugm.preemption.queue_usage_tree import AllocationFacts, Candidates, Point, QueueNode, QueueUsageTree, Sums, World
 from ugm.preemption.victim_search import DEFAULT_STEPS, Bound, Problem, Target, choose
 from ugm.resources import Resource, format_amount
 
@@ -136,7 +136,7 @@ def plan_reductions(
     return ReductionPlan(
         now,
         tuple(_with_left(one, Resource(node.excess())) for one, (node, _) in zip(reductions, due, strict=True)),
-        tuple(_explained(tree, position) for position in sorted(planner.victims)),
+        tuple(_explained(tree, planner.victims[position]) for position in sorted(planner.victims)),
         planner.is_optimal,
         overshoot,
     )
@@ -146,8 +146,7 @@ def _with_left(one: Reduction, left: Resource) -> Reduction:
     return replace(one, left=left, prevented=one.prevented if left else {})
 
 
-def _explained(tree: QueueUsageTree, position: int) -> Victim:
-    facts = tree.world.allocations[position]
+def _explained(tree: QueueUsageTree, facts: AllocationFacts) -> Victim:
     nodes = tree.nodes[facts.queue_path].lineage()
     uses = (guarantee_use(node, name) for node in nodes for name in node.facts.guaranteed if facts.usage.get(name))
     return Victim(*facts[:5], exceeds=tuple(uses))
@@ -161,8 +160,8 @@ class _Planner:
         self._tree: Final = tree
         self._overshoot: Final = overshoot
         self._steps: Final = steps
-        #: The classes of the victims by position, in the order in which they were chosen.
-        self.victims: Final[dict[int, AllocationClass]] = {}
+        #: The victims by position, in the order in which they were chosen.
+        self.victims: Final[dict[int, AllocationFacts]] = {}
         self.is_optimal = True
 
     def reduce(self, node: QueueNode, timer: ReductionTimer) -> Reduction:
@@ -188,9 +187,8 @@ class _Planner:
         }
         chosen = choose(self._problem(node, reduction, useful, guarantees), self._steps)
         self.is_optimal = self.is_optimal and chosen.is_optimal
-        owners = {position: one for one, positions in useful.items() for position in positions}
         for position in chosen.positions or ():
-            one = self.victims[position] = owners[position]
+            one = self.victims[position] = self._tree.world.allocations[position]
             self._tree.free(one.queue_path, one.usage)
         return reduction
 

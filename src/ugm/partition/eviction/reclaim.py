@@ -29,7 +29,7 @@ victims refunded. All of it happens under the lock.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias, final
@@ -224,22 +224,20 @@ class VictimSearch:
         )
 
     def _without_needless(self, victims: Victims) -> Victims:
-        """Remove each victim without which the request fits as well, until there is none."""
-        while True:
-            important_first = sorted(victims.chosen.values(), key=lambda one: one.importance, reverse=True)
-            needless = next((one for one in important_first if self._fits_without(victims, one)), None)
-            if needless is None:
-                return victims
-            victims.remove(needless)
+        """Remove each victim without which the request fits as well, the most important first.
 
-    def _fits_without(self, victims: Victims, left_out: ReclaimCandidate) -> bool:
-        return self.fits([one for one in victims.chosen.values() if one is not left_out])
+        A victim that is needed stays needed without others, so each is tried once.
+        """
+        for needless in sorted(victims.chosen.values(), key=lambda one: one.importance, reverse=True):
+            if self.fits([one for one in victims.chosen.values() if one is not needless]):
+                victims.remove(needless)
+        return victims
 
     def objection(self) -> str | None:
         """Return the reason why the candidates are not the victims that the rules choose; None if they are."""
         victims = self.run()
         if victims is None:
-            protected = ", ".join(map(str, self.protected(Victims())))
+            protected = ", ".join(map(str, protected_counts([self], Victims())))
             return f"its victims may not be evicted, or do not suffice: {protected}"
         needless = [name for name in self.candidates if name not in victims.chosen]
         return f"the eviction of {needless[0]!r} is no longer needed" if needless else None
@@ -258,16 +256,19 @@ class VictimSearch:
         )
         return tuple(dict.fromkeys(found))
 
-    def protected(self, victims: Victims) -> tuple[ProtectedCount, ...]:
-        """Return the number of other allocations by group and reason; the largest numbers first."""
-        counts: Counter[tuple[str, str, Protection]] = Counter()
+    def protected(self, victims: Victims) -> Iterator[tuple[str, str, Protection]]:
+        """Yield the group of each other allocation, with the reason against it."""
         for name, candidate in self.candidates.items():
             if name not in victims.chosen:
                 _, group = candidate.groups[0]
-                counts[group.kind, group.name, self._protection_of(candidate) or Protection.NOT_NEEDED] += 1
-        return tuple(
-            ProtectedCount(*key, count) for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        )
+                yield group.kind, group.name, self._protection_of(candidate) or Protection.NOT_NEEDED
+
+
+def protected_counts(searches: Iterable[VictimSearch], victims: Victims) -> tuple[ProtectedCount, ...]:
+    """Return the number of other allocations by group and reason; the largest numbers first."""
+    counts = Counter(key for search in searches for key in search.protected(victims))
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(ProtectedCount(*key, count) for key, count in ordered)
 
 
 @final
@@ -294,21 +295,24 @@ class ReclaimPlanning(SubjectQueries):
             for place in places if not missing else ():
                 if not self._lacking(request, place, leaving):
                     return replace(made, outcome=outcome, node=place.node, free_on_node=place.free)
-        final = _outcome_without_victims(missing)
-        if final is not None:
-            return replace(made, outcome=final, missing=missing)
+        made = replace(made, missing=missing)
+        if not all(violation.can_wait for violation in missing):
+            return replace(made, outcome=ReclaimOutcome.NEVER)
+        if any(violation.kind in _BLOCKING or violation.resource is None for violation in missing):
+            return replace(made, outcome=ReclaimOutcome.BLOCKED)
         searches = [(one, self._search(request, missing, terminating, one)) for one in places]
         found = [(place, search, victims) for place, search in searches if (victims := search.run()) is not None]
         if not found:
-            return _without_victims(made, missing, [search for _, search in searches])
+            entitled = dict.fromkeys(one for _, search in searches for one in search.entitled(Victims()))
+            protected = protected_counts([search for _, search in searches], Victims())
+            return replace(made, outcome=ReclaimOutcome.NONE, entitled=tuple(entitled), protected=protected)
         place, search, victims = min(found, key=lambda one: _order_of(one[0], one[2]))
         return replace(
             made,
             outcome=ReclaimOutcome.PLAN,
-            missing=missing,
             entitled=search.entitled(victims),
             victims=tuple(self._victim(one, victims) for one in victims.chosen.values()),
-            protected=search.protected(victims),
+            protected=protected_counts([search], victims),
             node=place.node,
             free_on_node=place.free,
             missing_on_node=None if place.node is None else Resource(search.lacking),
@@ -428,21 +432,6 @@ class ReclaimPlanning(SubjectQueries):
         return f"allocation {foreign[0]!r} no longer belongs to another group" if foreign else search.objection()
 
 
-def _without_victims(
-    made: ReclaimPlan, missing: tuple[Violation, ...], searches: Sequence[VictimSearch]
-) -> ReclaimPlan:
-    """Return the plan if no search has found victims."""
-    counts: Counter[tuple[str, str, Protection]] = Counter()
-    for search in searches:
-        for kind, name, rule, number in search.protected(Victims()):
-            counts[kind, name, rule] += number
-    entitled = dict.fromkeys(one for search in searches for one in search.entitled(Victims()))
-    protected = (ProtectedCount(*key, number) for key, number in counts.most_common())
-    return replace(
-        made, outcome=ReclaimOutcome.NONE, missing=missing, entitled=tuple(entitled), protected=tuple(protected)
-    )
-
-
 def _order_of(place: _Place, victims: Victims) -> tuple[list[int], int, str]:
     """Return the order of the victims of places: the lowest priorities first, then the fewest, then the name."""
     priorities = sorted((one.row.priority for one in victims.chosen.values()), reverse=True)
@@ -478,15 +467,6 @@ def _plain(subject: Subject) -> Subject:
     if isinstance(subject, UserInQueue) and subject.tags is not None:
         return replace(subject, tags=dict(subject.tags))
     return subject
-
-
-def _outcome_without_victims(missing: Sequence[Violation]) -> ReclaimOutcome | None:
-    """Return the outcome for a request that no eviction lets fit; None for any other."""
-    if not all(violation.can_wait for violation in missing):
-        return ReclaimOutcome.NEVER
-    if any(violation.kind in _BLOCKING or violation.resource is None for violation in missing):
-        return ReclaimOutcome.BLOCKED
-    return None
 
 
 def _freed_amounts(
