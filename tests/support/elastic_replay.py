@@ -86,10 +86,11 @@ class TreeReplay:
         getattr(self, f"_{step['op']}")(step)
 
     def _request(self, step: dict[str, Any]) -> None:
-        self.tree.change_request(step["quota"], Resource(step["delta"]), non_preemptible=_non_preemptible(step))
+        self.tree.change_request(step["quota"], Resource(step["delta"]))
 
     def _used(self, step: dict[str, Any]) -> None:
-        self.tree.change_used(step["quota"], Resource(step["delta"]), non_preemptible=_non_preemptible(step))
+        firm = Resource(step.get("non_preemptible_delta", {}))
+        self.tree.change_used(step["quota"], Resource(step["delta"]), non_preemptible=firm)
 
     def _total(self, step: dict[str, Any]) -> None:
         self.tree.set_total(Resource(step["value"]))
@@ -114,7 +115,6 @@ class TreeReplay:
             "limited_request": tree.limited_request,
             "auto_scaled_min": tree.scaled_min,
             "used": tree.used,
-            "non_preemptible_request": lambda name: tree.node(name).amounts("non_preemptible_request"),
             "non_preemptible_used": lambda name: tree.node(name).amounts("non_preemptible_used"),
         }
 
@@ -129,10 +129,6 @@ class TreeReplay:
         if total != nonzero(step["total_for_quotas"]):
             found.append(("total_for_quotas", ROOT_GROUP, step["total_for_quotas"], total))
         return found
-
-
-def _non_preemptible(step: dict[str, Any]) -> Resource:
-    return Resource(step.get("non_preemptible_delta", {}))
 
 
 def nonzero(values: dict[str, int]) -> dict[str, int]:

@@ -24,15 +24,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
-from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm._json_values import JsonObject
 from ugm.arguments import require_instance
 from ugm.decision import EffectiveLimit, Violation
-from ugm.elastic.group import BUILT_IN, ROOT_GROUP, SYSTEM_GROUP, Pod, TrackedPod
-from ugm.elastic.runtime import GroupNode, ResourceNode
-from ugm.elastic.tree import ElasticTree
+from ugm.elastic.group import BUILT_IN, ROOT_GROUP, SYSTEM_GROUP, Pod
+from ugm.elastic.runtime import ResourceNode
+from ugm.elastic.tree import ElasticTree, GroupNode, TrackedPod
 from ugm.model import Borrower, Guarantee
 from ugm.resources import Resource
 
@@ -61,10 +60,8 @@ MINIMUM: Final = "elastic group minimum"
 #: The groups that limit nothing.
 _WITHOUT_LIMITS: Final = (ROOT_GROUP, SYSTEM_GROUP)
 
-_NONE_FREED: Final[Mapping[str, int]] = MappingProxyType({})
-
-#: The node of each requested resource, its name, and the requested amount.
-_Requested: TypeAlias = list[tuple[ResourceNode, str, int]]
+#: The requested resources that a group limits, with the amounts.
+_Requested: TypeAlias = list[tuple[str, int]]
 
 
 @final
@@ -112,9 +109,7 @@ class GroupAdmission:
             return None
         return self._most(node) - node.used
 
-    def violations(
-        self, group: str, usage: Resource, *, preemptible: bool = True, freed: Mapping[str, int] = _NONE_FREED
-    ) -> Iterator[Violation]:
+    def violations(self, group: str, usage: Resource, *, preemptible: bool) -> Iterator[Violation]:
         """Yield every limit that *usage* would exceed: of the group, of its minimum, and of the groups above.
 
         The groups above are in order from the parent upwards, without the root.
@@ -123,36 +118,29 @@ class GroupAdmission:
             group: the group of the pod.
             usage: the request of the pod.
             preemptible: whether the pod may be evicted; otherwise it must fit the minimum of the group.
-            freed: the usage in the group that is released for the pod.
         """
         node = self.tree.node(group)
         requested = [
-            (resource, name, amount)
+            (name, amount)
             for name, amount in usage.amounts.items()
-            if amount > 0 and (resource := node.resources.get(name)) and resource.is_limited
+            if amount > 0 and (own := node.resources.get(name)) and own.is_limited
         ]
-        for resource, name, amount in requested:
-            yield from self._limit_violations(resource, name, amount, freed)
+        yield from self._group_violations(node, requested)
         if not preemptible:
             yield from _minimum_violations(node, requested)
-        levels = [(above, name, amount) for resource, name, amount in requested for above in self._above(resource)]
-        for above, name, amount in sorted(levels, key=lambda level: -self.tree.nodes[level[0].name].depth):
-            yield from self._limit_violations(above, name, amount, freed)
+        for above in self._above(node):
+            yield from self._group_violations(above, requested)
 
-    def _above(self, node: ResourceNode) -> Iterator[ResourceNode]:
-        """Yield the nodes above a node that limit it too, without the root."""
-        while self.rules.check_parents and node.parent is not None and node.parent.parent is not None:
-            node = node.parent
-            if node.is_limited:
-                yield node
+    def _above(self, group: GroupNode) -> list[GroupNode]:
+        """Return the groups above a group that limit it too, without the root."""
+        return list(group.path())[1:-1] if self.rules.check_parents else []
 
-    def _limit_violations(
-        self, node: ResourceNode, name: str, amount: int, freed: Mapping[str, int]
-    ) -> Iterator[Violation]:
-        limit, used = self._most(node), node.used - freed.get(name, 0)
-        if used + amount > limit:
-            kind = RuntimeViolation if self.rules.by_runtime else Violation
-            yield kind(GROUP, node.name, "", "", name, limit, used, amount)
+    def _group_violations(self, group: GroupNode, requested: _Requested) -> Iterator[Violation]:
+        kind = RuntimeViolation if self.rules.by_runtime else Violation
+        for name, amount in requested:
+            node = group.resources[name]
+            if node.is_limited and node.used + amount > (limit := self._most(node)):
+                yield kind(GROUP, group.name, "", "", name, limit, node.used, amount)
 
     def _most(self, node: ResourceNode) -> int:
         """Return the limit on the usage of a resource by a group."""
@@ -169,11 +157,9 @@ class GroupAdmission:
         found = [*self._limits(node)]
         if not preemptible and node.group is not None:
             found += _minimum(node, node.group.min)
-        if self.rules.check_parents:
-            # Only resources that the group itself counts are checked above.
-            counted = frozenset(name for name, own in node.resources.items() if own.is_limited)
-            found += [limit for above in list(node.path())[1:] for limit in self._limits(above, counted)]
-        return found
+        # Only resources that the group itself counts are checked above.
+        counted = frozenset(name for name, own in node.resources.items() if own.is_limited)
+        return found + [limit for above in self._above(node) for limit in self._limits(above, counted)]
 
     def all_limits(self) -> tuple[EffectiveLimit, ...]:
         """Return the limits of all groups at this moment, sorted by group."""
@@ -195,7 +181,8 @@ class GroupAdmission:
 def _minimum_violations(group: GroupNode, requested: _Requested) -> Iterator[Violation]:
     """Yield where non-preemptible pods would use more than the minimum of their group."""
     minimums = group.group.min if group.group is not None else Resource()
-    for node, name, amount in requested:
+    for name, amount in requested:
+        node = group.resources[name]
         used = node.non_preemptible_used
         if name in minimums and used + amount > node.min:
             yield Violation(MINIMUM, group.name, "", "", name, node.min, used, amount)
@@ -284,19 +271,15 @@ def status(tree: ElasticTree, group: str) -> GroupStatus:
     """
     require_instance("tree", tree, ElasticTree)
     node = tree.node(group)
-    parent = node.parent.name if node.parent else ""
+    configured = None if node.parent is None else node.group
     borrowed = {resource: each.borrowed() for resource, each in node.resources.items()}
+    reads = (tree.child_request, tree.request, tree.limited_request, tree.used, tree.runtime, tree.scaled_min)
     return GroupStatus(
         group,
-        parent,
-        node.group.min if node.group and parent else _NOTHING,
-        node.group.max if node.group and parent else _NOTHING,
-        tree.child_request(group),
-        tree.request(group),
-        tree.limited_request(group),
-        tree.used(group),
-        tree.runtime(group),
-        tree.scaled_min(group),
+        node.parent.name if node.parent else "",
+        configured.min if configured else _NOTHING,
+        configured.max if configured else _NOTHING,
+        *(read(group) for read in reads),
         Resource({resource: amount for resource, amount in borrowed.items() if amount > 0}),
         Resource({resource: -amount for resource, amount in borrowed.items() if amount < 0}),
     )

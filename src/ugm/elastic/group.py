@@ -1,22 +1,17 @@
-"""Elastic groups and pods as values, and the index that finds the group of each pod.
+"""Elastic groups and pods as values.
 
 An `ElasticGroup` is the configuration of a group: guaranteed minimum, maximum, weight, and the place in the tree. It
 may violate the rules, for example with a minimum above the maximum: `ugm.elastic.validation` checks it, and a tree
 accepts every group whose parts have the right types.
-
-A `Pod` belongs to, in this order: the group that its label names; the group whose object has the name of the pod's
-namespace and is in that namespace; the group that lists the namespace; the default group. A label that names an unknown
-group means the default group, until the group exists.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Key Concept", "API", "Pod" and "Compatibility".
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from types import NoneType
-from typing import Final, NamedTuple, final, get_type_hints
+from typing import Final, NamedTuple, get_type_hints
 
 from ugm.arguments import require_items, require_name, require_resource
 from ugm.errors import RequestError, UgmError
@@ -31,9 +26,7 @@ __all__ = [
     "ElasticGroup",
     "GroupError",
     "Pod",
-    "PodIndex",
     "Refusal",
-    "TrackedPod",
     "parent_of",
     "parents_first",
     "require_group",
@@ -137,12 +130,12 @@ _CHECKS: Final[Mapping[object, tuple[tuple[type, ...], str]]] = {
     str: ((str,), "a text"),
     str | None: ((str, NoneType), "a text or None"),
     bool: ((bool,), "True or False"),
+    int: ((int,), "an int"),
+    int | None: ((int, NoneType), "an int"),
     Resource: ((Resource,), "a Resource"),
     Resource | None: ((Resource, NoneType), "a Resource or None"),
     tuple[str, ...]: ((tuple,), "a tuple of names"),
 }
-#: The fields of a group with the types to check.
-_FIELDS: Final = tuple((field, *_CHECKS[declared]) for field, declared in get_type_hints(ElasticGroup).items())
 
 
 def require_group(group: object) -> None:
@@ -153,21 +146,25 @@ def require_group(group: object) -> None:
     """
     if not isinstance(group, ElasticGroup):
         raise RequestError("group", group, "expected an ElasticGroup")
-    require_name("group.name", group.name)
-    for (field, kinds, description), value in zip(_FIELDS, group, strict=True):
-        if not isinstance(value, kinds):
-            raise RequestError(f"group.{field}", value, f"expected {description}")
+    _require_fields("group", group)
+
+
+def _require_fields(argument: str, value: ElasticGroup | Pod) -> None:
+    require_name(f"{argument}.name", value.name)
+    for (field, kinds, description), each in zip(_FIELDS[type(value)], value, strict=True):
+        if not isinstance(each, kinds) or (type(each) is bool and bool not in kinds):
+            raise RequestError(f"{argument}.{field}", each, f"expected {description}")
         # Configurations have thousands of groups. Most fields of most groups are empty.
-        if value and isinstance(value, str | tuple):
-            _require_names(field, value, description)
+        if each and isinstance(each, str | tuple):
+            _require_names(f"{argument}.{field}", each, description)
 
 
-def _require_names(field: str, value: str | tuple[object, ...], description: str) -> None:
+def _require_names(argument: str, value: str | tuple[object, ...], description: str) -> None:
     names = [value] if isinstance(value, str) else [name for name in value if name and type(name) is str]
     if isinstance(value, tuple) and len(names) < len(value):
-        raise RequestError(f"group.{field}", value, f"expected {description}")
-    if max(map(len, names)) > MAX_NAME and field != "unparsed_weight":
-        raise RequestError(f"group.{field}", value, f"a name has 1 to {MAX_NAME} characters")
+        raise RequestError(argument, value, f"expected {description}")
+    if max(map(len, names)) > MAX_NAME and argument != "group.unparsed_weight":
+        raise RequestError(argument, value, f"a name has 1 to {MAX_NAME} characters")
 
 
 def parent_of(group: ElasticGroup) -> str:
@@ -229,18 +226,15 @@ def require_pod(pod: object) -> None:
     """
     if not isinstance(pod, Pod):
         raise RequestError("pod", pod, "expected a Pod")
-    require_name("pod.name", pod.name)
+    _require_fields("pod", pod)
     require_resource("pod.usage", pod.usage)
-    for field, value in (("group", pod.group), ("namespace", pod.namespace)):
-        if not isinstance(value, str):
-            raise RequestError(f"pod.{field}", value, "expected a text")
-        if len(value) > MAX_NAME:
-            raise RequestError(f"pod.{field}", value, f"a name has up to {MAX_NAME} characters")
-    if type(pod.preemptible) is not bool:
-        raise RequestError("pod.preemptible", pod.preemptible, "expected True or False")
-    for field, number in (("priority", pod.priority), ("started", pod.started or 0)):
-        if type(number) is not int:
-            raise RequestError(f"pod.{field}", number, "expected an int")
+
+
+#: The fields of groups and pods with the types to check.
+_FIELDS: Final = {
+    kind: [(field, *_CHECKS[declared]) for field, declared in get_type_hints(kind).items()]
+    for kind in (ElasticGroup, Pod)
+}
 
 
 def require_texts(argument: str, names: object) -> tuple[str, ...]:
@@ -254,98 +248,3 @@ def require_texts(argument: str, names: object) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise RequestError(argument, name, "expected a text")
     return items
-
-
-@final
-@dataclass(slots=True, eq=False)
-class TrackedPod:
-    """A pod that is counted, with its group."""
-
-    pod: Pod
-    #: The group that the pod is counted in.
-    group: str
-    #: Whether the pod runs; otherwise it waits.
-    is_running: bool = False
-
-
-@final
-class PodIndex:
-    """All pods by name and group, and the names and namespaces of all groups."""
-
-    def __init__(self, groups: Iterable[ElasticGroup] = ()) -> None:
-        #: In the order of arrival.
-        self.pods: Final[dict[str, TrackedPod]] = {}
-        #: The pods of each group, by name.
-        self._by_group: dict[str, dict[str, TrackedPod]] = {}
-        #: In the order in which they were put.
-        self._groups: Final[dict[str, ElasticGroup]] = {}
-        #: For each namespace the earliest group that lists it.
-        self._listed: Final[dict[str, str]] = {}
-        for group in groups:
-            self.put_group(group)
-
-    # Groups. After a change, pods may belong to other groups; see `reindex`.
-
-    def put_group(self, group: ElasticGroup) -> None:
-        """Add or replace a group."""
-        if group.name in self._groups:
-            self.drop_group(group.name)
-        self._groups[group.name] = group
-        for namespace in group.namespaces:
-            self._listed.setdefault(namespace, group.name)
-
-    def drop_group(self, name: str) -> None:
-        """Remove a group."""
-        if self._groups.pop(name).namespaces:
-            self._listed.clear()
-            for group in self._groups.values():
-                for namespace in group.namespaces:
-                    self._listed.setdefault(namespace, group.name)
-
-    def group_listing(self, namespace: str) -> str | None:
-        """Return the group that lists a namespace."""
-        return self._listed.get(namespace)
-
-    def group_of(self, pod: Pod) -> str:
-        """Return the group that a pod belongs to."""
-        if pod.group:
-            return pod.group if pod.group in self._groups else DEFAULT_GROUP
-        same = self._groups.get(pod.namespace)
-        if same is not None and same.namespace == pod.namespace:
-            return pod.namespace
-        return self._listed.get(pod.namespace, DEFAULT_GROUP)
-
-    # Pods
-
-    def has_pods_of(self, group: str) -> bool:
-        """Return whether pods name a group. Takes time proportional to the number of pods."""
-        return any(tracked.pod.group == group for tracked in self.pods.values())
-
-    def has_pods_in(self, namespaces: Collection[str]) -> bool:
-        """Return whether there are pods in one of some namespaces. Takes time proportional to the number of pods."""
-        return any(tracked.pod.namespace in namespaces for tracked in self.pods.values())
-
-    def pods_in(self, group: str) -> list[TrackedPod]:
-        """Return the pods that are counted in a group, in the order of arrival."""
-        return list(self._by_group.get(group, {}).values())
-
-    def add(self, pod: Pod, *, is_running: bool = False) -> TrackedPod:
-        """Add a new pod, and return it with its group."""
-        tracked = TrackedPod(pod, self.group_of(pod), is_running)
-        self.pods[pod.name] = tracked
-        self._by_group.setdefault(tracked.group, {})[pod.name] = tracked
-        return tracked
-
-    def remove(self, name: str) -> None:
-        """Remove a pod."""
-        group = self.pods.pop(name).group
-        del self._by_group[group][name]
-        if not self._by_group[group]:
-            del self._by_group[group]
-
-    def reindex(self) -> None:
-        """Let every pod belong to its present group, after a change of groups or an interrupted change of a pod."""
-        self._by_group = {}
-        for name, tracked in self.pods.items():
-            tracked.group = self.group_of(tracked.pod)
-            self._by_group.setdefault(tracked.group, {})[name] = tracked

@@ -113,22 +113,20 @@ def _groups_are_valid(elastic: ElasticConfig) -> Iterator[Finding]:
 
     Source: Koordinator, multi-hierarchy elastic quota management, "Configuration Limit".
     """
-    path = _GROUPS
-    named = [at for at, group in enumerate(elastic.groups) if is_name(group.name)]
-    for at in sorted(set(range(len(elastic.groups))) - set(named)):
-        message = f"the elastic group has no name (allowed: 1 to {MAX_NAME} characters)"
-        yield Finding((*path, at, "name"), "elastic-name-invalid", message)
+    usable, neighbours = [], _neighbours(elastic.groups)
     for at, group in enumerate(elastic.groups):
-        yield from _name_findings(group, (*path, at))
-    groups, neighbours = tuple(_with_usable_names(elastic.groups[at]) for at in named), _neighbours(elastic.groups)
-    for number, refusal in broken_rules(replace(elastic, groups=groups)):
-        position, field = named[number], _FIELDS.get(refusal.rule)
+        found = list(_name_findings(group, (*_GROUPS, at)))
+        yield from found
+        if not found:
+            usable.append(at)
+    for number, refusal in broken_rules(replace(elastic, groups=tuple(elastic.groups[at] for at in usable))):
+        position, field = usable[number], _FIELDS.get(refusal.rule)
         code = f"elastic-{refusal.rule.replace('_', '-')}"
         compared = set() if refusal.rule in _OF_ONE_GROUP else neighbours(elastic.groups[position])
-        near = tuple((*path, at) for at in (position, *sorted(compared)))
-        sources = (path,) if refusal.rule == "parent_not_found" else near
+        near = tuple((*_GROUPS, at) for at in (position, *sorted(compared)))
+        sources = (_GROUPS,) if refusal.rule == "parent_not_found" else near
         yield Finding(
-            (*path, position, field) if field else (*path, position),
+            (*_GROUPS, position, field) if field else (*_GROUPS, position),
             code,
             f"elastic group {quote(refusal.group)}: {refusal.reason}",
             sources,
@@ -136,7 +134,10 @@ def _groups_are_valid(elastic: ElasticConfig) -> Iterator[Finding]:
 
 
 def _name_findings(group: ElasticGroupConfig, path: Path) -> Iterator[Finding]:
-    """Yield each name in the fields of a group that is too long, or empty in a list."""
+    """Yield each name in the fields of a group that is too long, or missing where it is required."""
+    if not is_name(group.name):
+        message = f"the elastic group has no name (allowed: 1 to {MAX_NAME} characters)"
+        yield Finding((*path, "name"), "elastic-name-invalid", message)
     for field in _NAMES:
         name = getattr(group, field)
         if len(name) > MAX_NAME:
@@ -151,18 +152,6 @@ def _name_findings(group: ElasticGroupConfig, path: Path) -> Iterator[Finding]:
 
 def _yaml_name(field: str) -> str:
     return field.replace("_", "")
-
-
-def _with_usable_names(group: ElasticGroupConfig) -> ElasticGroupConfig:
-    """Return a group in which names are cut to the allowed length, so that the other rules can be applied."""
-    return replace(
-        group,
-        parent=group.parent[:MAX_NAME],
-        namespace=group.namespace[:MAX_NAME],
-        tree_id=group.tree_id[:MAX_NAME],
-        namespaces=tuple(name[:MAX_NAME] for name in group.namespaces if name),
-        strict_max=tuple(name[:MAX_NAME] for name in group.strict_max if name),
-    )
 
 
 def _neighbours(groups: Sequence[ElasticGroupConfig]) -> Callable[[ElasticGroupConfig], set[int]]:

@@ -1,8 +1,7 @@
 """Elastic quotas, also declared ones: checked changes of groups, counted pods, admission and eviction plans.
 
 `ElasticQuota` combines the tree of groups (`ugm.elastic.tree`), the rules for changes of groups
-(`ugm.elastic.validation`), the index of pods (`ugm.elastic.group`), and the decisions about them
-(`ugm.elastic.admission`). It has no lock: its owner has one.
+(`ugm.elastic.validation`), and the decisions about pods (`ugm.elastic.admission`). It has no lock: its owner has one.
 
 All counts follow from the pods. If an exception from outside interrupts a change of a pod, call
 `ElasticQuota.recount`, as a partition does.
@@ -38,15 +37,13 @@ from ugm.elastic.group import (
     ElasticGroup,
     GroupError,
     Pod,
-    PodIndex,
     Refusal,
-    TrackedPod,
     parents_first,
     require_group,
     require_pod,
     require_texts,
 )
-from ugm.elastic.tree import ElasticTree, verify
+from ugm.elastic.tree import ElasticTree, TrackedPod, verify
 from ugm.elastic.validation import BrokenRule, refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
 from ugm.errors import RequestError
 from ugm.identity import is_name
@@ -86,10 +83,11 @@ class ElasticQuota:
         self, tree: ElasticTree, *, rules: AdmissionRules = _DEFAULT_RULES, preempt_in_default: bool = False
     ) -> None:
         require_instance("tree", tree, ElasticTree)
-        if tree.has_counts:
+        if any(group.requested or group.used for group in tree.nodes.values()):
             raise RequestError("tree", tree, "expected a tree without requests and usage")
         self.tree: Final = tree
-        self._index: Final = PodIndex(tree.groups)
+        #: By name, in the order of arrival.
+        self._pods: Final[dict[str, TrackedPod]] = {}
         self._admission: Final = GroupAdmission(tree, rules)
         self._preempt_in_default: Final = preempt_in_default
         #: An equal quota without pods, for `never`; None until it is needed, and after a change of the groups.
@@ -109,7 +107,7 @@ class ElasticQuota:
         """
         require_group(group)
         filled = with_defaults(group, self.tree)
-        _refuse(group.name, refusals_of_create(filled, self.tree, self._index))
+        _refuse(group.name, refusals_of_create(filled, self.tree))
         self._put(filled)
 
     def update(self, group: ElasticGroup) -> None:
@@ -120,14 +118,13 @@ class ElasticQuota:
             RequestError: *group* is not a group, or a field has the wrong type. Nothing has changed.
         """
         require_group(group)
-        _refuse(group.name, refusals_of_update(group, self.tree, self._index))
+        _refuse(group.name, refusals_of_update(group, self.tree, self._pods))
         self._put(group)
 
     def _put(self, group: ElasticGroup) -> None:
         self._emptied = None
         self.tree.put(group)
-        self._index.put_group(group)
-        if self._index.pods:
+        if self._pods:
             self.recount()
 
     def delete(self, name: str) -> None:
@@ -136,34 +133,34 @@ class ElasticQuota:
         Raises:
             GroupError: rules are violated. Nothing has changed.
         """
-        _refuse(name, refusals_of_delete(name, self.tree, self._index))
+        _refuse(name, refusals_of_delete(name, self.tree, self._pods))
         self._emptied = None
         self.tree.drop(name)
-        self._index.drop_group(name)
-        if self._index.pods:
+        if self._pods:
             self.recount()
 
     # Pods
 
     def group_of(self, pod: Pod) -> str:
         """Return the group that a pod belongs to."""
-        return self._index.group_of(pod)
+        return self.tree.group_of(pod)
 
     def pods_in(self, group: str) -> tuple[Pod, ...]:
         """Return the pods that are counted in a group, in the order of arrival."""
-        return tuple(tracked.pod for tracked in self._index.pods_in(group)) if is_name(group) else ()
+        node = self.tree.nodes.get(group) if is_name(group) else None
+        return () if node is None else tuple(tracked.pod for tracked in node.pods.values())
 
     def has_pod(self, name: str) -> bool:
         """Return whether there is a pod of this name."""
         try:
-            return name in self._index.pods
+            return name in self._pods
         except TypeError:
             # It cannot be hashed.
             return False
 
     def pod(self, name: str) -> Pod | None:
         """Return the pod of a name, or None if there is none."""
-        tracked = self._index.pods.get(name) if is_name(name) else None
+        tracked = self._pods.get(name) if is_name(name) else None
         return None if tracked is None else tracked.pod
 
     def is_running(self, name: str) -> bool:
@@ -177,7 +174,7 @@ class ElasticQuota:
     def _tracked(self, name: str) -> TrackedPod:
         if not self.has_pod(name):
             raise RequestError("pod", name, "there is no such pod", "object-unknown")
-        return self._index.pods[name]
+        return self._pods[name]
 
     def refuses_pods(self, name: str) -> bool:
         """Return whether a group accepts no pods because it is marked as a parent.
@@ -221,21 +218,17 @@ class ElasticQuota:
         self._add(pod)
 
     def _add(self, pod: Pod, *, is_running: bool = False) -> None:
-        if pod.name in self._index.pods:
+        if pod.name in self._pods:
             raise RequestError("pod", pod.name, "there is already a pod of this name", "id-in-use")
-        self._count(self._index.add(pod, is_running=is_running), 1)
+        node = self.tree.nodes[self.group_of(pod)]
+        tracked = self._pods[pod.name] = node.pods[pod.name] = TrackedPod(pod, node, is_running)
+        self._count(tracked, 1)
 
     def charge(self, pod: Pod) -> None:
         """Add a running pod that is known to be valid, in place of the pod of this name if there is one."""
-        old = self._index.pods.get(pod.name)
-        if old is not None and not old.is_running and old.pod[:-1] == pod[:-1]:
-            # A waiting pod starts. Its request, which determines the runtimes of all groups, stays as it is.
-            self._index.remove(pod.name)
-            self._count_usage(self._index.add(pod, is_running=True), 1)
-            return
-        if old is not None:
+        if pod.name in self._pods:
             self.forget(pod.name)
-        self._count(self._index.add(pod, is_running=True), 1)
+        self._add(pod, is_running=True)
 
     def start(self, name: str) -> None:
         """Count a waiting pod as running, without a check. A running pod stays as it is.
@@ -267,7 +260,7 @@ class ElasticQuota:
         """
         tracked = self._tracked(name)
         self._count(tracked, -1)
-        self._index.remove(name)
+        del self._pods[name], tracked.node.pods[name]
         return tracked.pod
 
     def forget_all(self, names: Iterable[str]) -> None:
@@ -277,14 +270,15 @@ class ElasticQuota:
             RequestError: *names* are not several texts.
         """
         for name in require_texts("names", names):
-            self._index.pods.pop(name, None)
+            self._pods.pop(name, None)
         self.recount()
 
     def recount(self) -> None:
         """Rebuild all counts from the pods. Takes time proportional to the number of groups and pods."""
-        self._index.reindex()
         self.tree.clear_counts()
-        for tracked in self._index.pods.values():
+        for name, tracked in self._pods.items():
+            tracked.node = self.tree.nodes[self.group_of(tracked.pod)]
+            tracked.node.pods[name] = tracked
             self._count(tracked, 1)
 
     def _count(self, tracked: TrackedPod, sign: int) -> None:
@@ -294,12 +288,11 @@ class ElasticQuota:
             self._count_usage(tracked, sign)
 
     def _count_request(self, tracked: TrackedPod, sign: int) -> None:
-        pod, tree = tracked.pod, self.tree
-        tree.count_request(tree.nodes[tracked.group], _times(sign, pod.usage), _times(sign, pod.non_preemptible))
+        self.tree.count_request(tracked.node, _times(sign, tracked.pod.usage))
 
     def _count_usage(self, tracked: TrackedPod, sign: int) -> None:
-        pod, tree = tracked.pod, self.tree
-        tree.count_used(tree.nodes[tracked.group], _times(sign, pod.usage), _times(sign, pod.non_preemptible))
+        pod = tracked.pod
+        self.tree.count_used(tracked.node, _times(sign, pod.usage), _times(sign, pod.non_preemptible))
 
     def verify(self) -> None:
         """Recompute all requests and usage from the pods, and all sums and runtimes from these.
@@ -308,8 +301,8 @@ class ElasticQuota:
             InvariantError: with a message for each difference.
         """
         twin = ElasticQuota(self.tree.emptied())
-        for tracked in self._index.pods.values():
-            twin._count(tracked, 1)
+        for tracked in self._pods.values():
+            twin._add(tracked.pod, is_running=tracked.is_running)
         verify(self.tree, expected=twin.tree)
 
     # Admission
@@ -361,26 +354,15 @@ class ElasticQuota:
         return self._admission.room(group, resource)
 
     def _own_violations(self, pod: Pod) -> tuple[Violation, ...]:
-        return tuple(self._violations(pod, {}))
-
-    def _violations(self, pod: Pod, freed: dict[str, int]) -> Iterable[Violation]:
-        return self._admission.violations(self.group_of(pod), pod.usage, preemptible=pod.preemptible, freed=freed)
+        return tuple(self._admission.violations(self.group_of(pod), pod.usage, preemptible=pod.preemptible))
 
     def if_expected(self, pod: Pod, answer: Callable[[], AnswerT]) -> AnswerT:
         """Return the result of *answer* while a valid pod is counted as waiting. Afterwards everything is as before."""
-        group = self.group_of(pod)
-        # A resource that is not known in the group cannot affect the answer. Counting it would leave its name behind.
-        known = self.tree.node(group).resources
-        amounts = pod.usage.amounts
-        if not amounts.keys() <= known.keys():
-            amounts = {name: amount for name, amount in amounts.items() if name in known}
-            pod = pod._replace(usage=Resource(amounts))
-        tracked = TrackedPod(pod, group)
-        return self._while(self._count_request, (tracked,), 1, answer)
+        return self._while(self._count_request, (TrackedPod(pod, self.tree.nodes[self.group_of(pod)]),), 1, answer)
 
     def if_forgotten(self, names: Iterable[str], answer: Callable[[], AnswerT]) -> AnswerT:
         """Return the result of *answer* while some pods are not counted. Afterwards everything is as before."""
-        gone = [tracked for name in names if (tracked := self._index.pods.get(name))]
+        gone = [tracked for name in names if (tracked := self._pods.get(name))]
         return self._while(self._count, gone, -1, answer)
 
     def _while(
@@ -404,11 +386,11 @@ class ElasticQuota:
 
     def running_pods(self) -> dict[str, list[str]]:
         """Return the names of all running pods, by group. Takes time proportional to the number of pods."""
-        found: dict[str, list[str]] = {}
-        for name, tracked in self._index.pods.items():
-            if tracked.is_running:
-                found.setdefault(tracked.group, []).append(name)
-        return found
+        running = {
+            node.name: [name for name, tracked in node.pods.items() if tracked.is_running]
+            for node in self.tree.nodes.values()
+        }
+        return {group: names for group, names in running.items() if names}
 
     def limits(self, pod: Pod) -> tuple[EffectiveLimit, ...]:
         """Return the limits that apply to a pod, with the largest amounts that its group can get now. Changes nothing.
@@ -464,7 +446,8 @@ class ElasticQuota:
         Raises:
             GroupError: the group is unknown.
         """
-        return plan_revoke(group, self.tree.used(group), self.tree.limit(group), self._index.pods_in(group))
+        pods = self.tree.node(group).pods.values()
+        return plan_revoke(group, self.tree.used(group), self.tree.limit(group), pods)
 
     def plan_preemption(self, pod: Pod) -> ElasticPreemptionPlan:
         """Return the pods to evict from the group of a pod so that it fits; they wait again. Changes nothing.
@@ -474,14 +457,7 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is not valid.
         """
-        require_pod(pod)
-        freed: dict[str, int] = {}
-
-        def count(tracked: TrackedPod, sign: int) -> None:
-            for name, amount in tracked.pod.usage.amounts.items():
-                freed[name] = freed.get(name, 0) - sign * amount
-
-        return self._plan_preemption(pod, count, partial(self._violations, pod, freed))
+        return self._plan_preemption(pod, self._count_usage)
 
     def plan_eviction(self, pod: Pod) -> ElasticPreemptionPlan:
         """Return the pods to evict from the group of a pod so that it fits; they end. Changes nothing.
@@ -489,24 +465,23 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is not valid.
         """
-        require_pod(pod)
-        check = partial(self._violations, pod, {})
-        return self._while(self._count, (), 1, lambda: self._plan_preemption(pod, self._count, check))
+        return self._plan_preemption(pod, self._count)
 
-    def _plan_preemption(
-        self, pod: Pod, count: Callable[[TrackedPod, int], None], check: Callable[[], Iterable[Violation]]
-    ) -> ElasticPreemptionPlan:
-        return plan_preemption(pod, self.group_of(pod), self._less_important(pod), count, check)
+    def _plan_preemption(self, pod: Pod, count: Callable[[TrackedPod, int], None]) -> ElasticPreemptionPlan:
+        require_pod(pod)
+        plan = partial(plan_preemption, pod, self.group_of(pod), self._less_important(pod), count)
+        return self._while(count, (), 1, lambda: plan(partial(self._own_violations, pod)))
 
     def may_evict(self, pod: Pod) -> bool:
         """Return whether there are pods of lower priority in the group of a pod, which might be evicted for it."""
-        return any(True for _ in self._less_important(pod))
+        return bool(self._less_important(pod))
 
-    def _less_important(self, pod: Pod) -> Iterable[TrackedPod]:
+    def _less_important(self, pod: Pod) -> Sequence[TrackedPod]:
         group = self.group_of(pod)
         if group == DEFAULT_GROUP and not self._preempt_in_default:
             return ()
-        return (one for one in self._index.pods_in(group) if one.pod.priority < pod.priority)
+        pods = self.tree.nodes[group].pods.values()
+        return [one for one in pods if one.pod.priority < pod.priority]
 
     def carry_out(self, plan: RevokePlan | ElasticPreemptionPlan) -> None:
         """Remove the victims of a plan. A victim that will wait again must be expected again.

@@ -1,8 +1,7 @@
 """The runtime of a group: the nodes of the tree of elastic groups, one for each resource of a group.
 
 The resource nodes of one resource form a tree of their own, which does not depend on other resources. A resource node
-stores the request and usage of its pods even if the maximum of the group does not name the resource, but counts them
-only if it does.
+counts the requests and the usage of its pods only if the maximum of the group names the resource.
 
 A request is passed to the parent only up to the group's maximum. A group that does not lend its minimum requests at
 least its minimum. Usage is passed to the parent without a limit. The runtime is computed when it is read, from the root
@@ -19,37 +18,26 @@ the current requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import InitVar, dataclass, field
-from itertools import pairwise
 from math import gcd
 from operator import attrgetter, sub
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 from ugm.elastic.group import ElasticGroup
-from ugm.elastic.sharing import Sharer, divide, divide_in_rounds, is_short, scaled_min, shares_of
-from ugm.resources import Resource
+from ugm.elastic.sharing import (
+    Sharer,
+    SharingResult,
+    divide,
+    divide_in_rounds,
+    is_short,
+    scaled_min,
+    shares_of,
+)
 
-__all__ = ["UNLIMITED", "UNLIMITED_TERMS", "ChildShares", "GroupNode", "ResourceNode", "ResourceTerms"]
+__all__ = ["UNLIMITED", "ChildShares", "ResourceNode"]
 
 #: The maximum of a resource that is not limited: above any realistic request.
 UNLIMITED: Final = 1 << 128
-
-
-class ResourceTerms(NamedTuple):
-    """The configuration of a group for one resource."""
-
-    #: Whether the maximum names the resource. Only then is it counted, and shared among the child groups.
-    is_counted: bool
-    min: int
-    #: `UNLIMITED` if it is not limited.
-    max: int
-    weight: int
-    lends: bool
-
-
-#: For groups without a configuration: the root, and built-in groups that nobody has configured.
-UNLIMITED_TERMS: Final = ResourceTerms(is_counted=True, min=0, max=UNLIMITED, weight=0, lends=True)
 
 
 _requested: Final = attrgetter("limited_request")
@@ -82,11 +70,8 @@ class ChildShares:
     #: The amount that the last computation divided, and the needs that it left; negative if it is out of date.
     _divided: int = field(default=-1, init=False)
     _unmet: dict[ResourceNode, int] = field(default_factory=dict, init=False)
-    #: The available amount when minimums were last scaled, and all shares; None if out of date.
-    _shortage: tuple[int, dict[str, int]] | None = field(default=None, init=False)
-
-    def __len__(self) -> int:
-        return len(self._children)
+    #: The result when minimums were last scaled; None if out of date.
+    _shortage: SharingResult | None = field(default=None, init=False)
 
     # Changes
 
@@ -95,12 +80,6 @@ class ChildShares:
         self._children[child.name] = child
         self.mins += child.min
         self._count(child, 1)
-
-    def remove(self, child: ResourceNode) -> None:
-        """Remove a child."""
-        del self._children[child.name]
-        self.mins -= child.min
-        self._count(child, -1)
 
     def set_request(self, child: ResourceNode, limited_request: int) -> None:
         """Change the request of a child, in constant time."""
@@ -150,19 +129,14 @@ class ChildShares:
         Takes constant time if the sums decide, and otherwise a pass over the hungry children for each round.
         """
         if self._is_short(available):
-            return self._shares_in_shortage(available)[child.name]
-        request, minimum = child.limited_request, child.min
-        if request <= minimum:
-            return request if child.lends else minimum
-        left = available - self.floors
-        if left <= 0 or child.weight <= 0:
-            return minimum
+            return self._in_shortage(available).runtime[child.name]
         # If the part of the first round is enough, no other rounds are needed.
-        if left >= self._needs or left * child.weight // self._weights >= request - minimum:
-            return request
+        least, left = self.least_share(child, available), available - self.floors
+        if least >= child.limited_request or child.weight <= 0 or left <= 0:
+            return least
         if left != self._divided:
             self._divide(left)
-        return request - self._unmet.get(child, 0)
+        return child.limited_request - self._unmet.get(child, 0)
 
     def _is_short(self, available: int) -> bool:
         return self.scales and is_short(available, self.mins, self.floors + self._needs)
@@ -178,12 +152,14 @@ class ChildShares:
         if self._first_round[0] != left:
             self._first_round = left, divide(left, weights)
         needs = list(map(sub, map(_requested, children), map(_minimum, children)))
-        self._unmet, self._divided = divide_in_rounds(self._first_round[1], children, weights, needs), left
+        *_, (keys, _, _, unmet) = divide_in_rounds(self._first_round[1], children, weights, needs)
+        self._unmet = {child: need for child, need in zip(keys, unmet, strict=True) if need > 0}
+        self._divided = left
 
-    def _shares_in_shortage(self, available: int) -> dict[str, int]:
-        if self._shortage is None or self._shortage[0] != available:
-            self._shortage = available, shares_of(available, self.sharers()).runtime
-        return self._shortage[1]
+    def _in_shortage(self, available: int) -> SharingResult:
+        if self._shortage is None or self._shortage.available != available:
+            self._shortage = shares_of(available, self.sharers())
+        return self._shortage
 
     def scaled_min(self, child: ResourceNode, available: int) -> int:
         """Return the minimum of a child, scaled if the sum of the minimums exceeds the available amount.
@@ -199,13 +175,7 @@ class ChildShares:
 
         A child without weight may use more of its minimum than its scaled part, if others leave it.
         """
-        if not self._is_short(available):
-            return child.min
-        least = scaled_min(available, child.min, self.mins)
-        if child.weight > 0:
-            return least
-        floor = min(child.limited_request, least) if child.lends else least
-        return least + self._shares_in_shortage(available)[child.name] - floor
+        return self._in_shortage(available).min[child.name] if self._is_short(available) else child.min
 
     def sharers(self) -> list[Sharer]:
         """Return the children as arguments of `ugm.elastic.sharing.shares_of`."""
@@ -216,91 +186,51 @@ class ChildShares:
 @final
 @dataclass(slots=True, eq=False, repr=False)
 class ResourceNode:
-    """One resource of one group: its request, its usage and its runtime.
-
-    A node is created without a parent and then attached.
-    """
+    """One resource of one group: its request, its usage and its runtime."""
 
     #: The name of the group.
     name: str
-    terms: InitVar[ResourceTerms]
+    #: The configuration of the group; None for the root, and for a built-in group that nobody has configured.
+    group: InitVar[ElasticGroup | None]
+    resource: InitVar[str]
     #: Whether the node competes with its siblings. The root and the built-in groups do not.
     competes: bool
+    #: The same resource of the parent group; None for the root.
+    parent: ResourceNode | None
     #: The children that compete.
     shares: ChildShares
-    #: The same resource of the parent group; None for the root.
-    parent: ResourceNode | None = None
-    #: Requests and usage of the pods directly in the group, counted or not.
-    own_request: int = 0
-    own_non_preemptible_request: int = 0
-    own_used: int = 0
-    own_non_preemptible_used: int = 0
+    #: Whether the maximum names the resource. Only then is it counted, and shared among the child groups.
+    is_counted: bool = True
+    min: int = 0
+    #: `UNLIMITED` if it is not limited. Of the root: the amount that the built-in groups leave to all others.
+    max: int = UNLIMITED
+    weight: int = 0
+    lends: bool = True
     #: The requests of the pods in the group, plus the limited requests of its child groups.
     child_request: int = 0
     #: The request up to the maximum. This is the request to the parent.
     limited_request: int = 0
     #: The usage of the pods in and below the group.
     used: int = 0
-    non_preemptible_request: int = 0
     non_preemptible_used: int = 0
-    is_counted: bool = field(init=False)
-    min: int = field(init=False)
-    #: Of the root: the amount that the built-in groups leave to all others.
-    max: int = field(init=False)
-    weight: int = field(init=False)
-    lends: bool = field(init=False)
+    #: The node from which the amounts are shared down to this one, and the nodes on the way with their siblings.
+    top: ResourceNode = field(init=False)
+    path: tuple[tuple[ChildShares, ResourceNode], ...] = field(default=(), init=False)
 
-    def __post_init__(self, terms: ResourceTerms) -> None:
-        self._adopt(terms)
-
-    def _adopt(self, terms: ResourceTerms) -> None:
-        self.is_counted, self.min, self.max, self.weight, self.lends = terms
-        self.limited_request = min(self.request, self.max)
-
-    # The place in the tree
-
-    def attach(self, parent: ResourceNode) -> None:
-        """Add the node to a parent, with all requests and usage in and below it."""
-        self.parent = parent
-        if self.competes:
-            parent.shares.add(self)
-        parent.pass_request_up(self.limited_request)
-        if self._is_used:
-            parent.pass_usage_up(self.non_preemptible_request, self.used, self.non_preemptible_used)
-
-    def detach(self) -> None:
-        """Undo `attach`."""
-        parent = self.parent
-        if parent is None:
-            return
-        if self.competes:
-            parent.shares.remove(self)
-        self.parent = None
-        parent.pass_request_up(-self.limited_request)
-        if self._is_used:
-            parent.pass_usage_up(-self.non_preemptible_request, -self.used, -self.non_preemptible_used)
-
-    @property
-    def _is_used(self) -> bool:
-        return bool(self.used or self.non_preemptible_request or self.non_preemptible_used)
-
-    def set_terms(self, terms: ResourceTerms) -> None:
-        """Replace the configuration."""
-        parent = self.parent
-        self.detach()
-        self._count_own(-1)
-        self.is_counted = terms.is_counted
-        self._count_own(1)
-        self._adopt(terms)
-        if parent is not None:
-            self.attach(parent)
-
-    def _count_own(self, sign: int) -> None:
-        if self.is_counted:
-            self.child_request += sign * self.own_request
-            self.non_preemptible_request += sign * self.own_non_preemptible_request
-            self.used += sign * self.own_used
-            self.non_preemptible_used += sign * self.own_non_preemptible_used
+    def __post_init__(self, group: ElasticGroup | None, resource: str) -> None:
+        self.top = self
+        if group is not None:
+            maximum = group.max.amounts.get(resource)
+            self.is_counted, self.max = maximum is not None, UNLIMITED if maximum is None else maximum
+            self.min, self.lends = group.min.amounts.get(resource, 0), group.allow_lent
+            self.weight = group.weight.amounts.get(resource, 0)
+            self.limited_request = min(self.request, self.max)
+        if self.parent is not None:
+            if self.competes:
+                self.parent.shares.add(self)
+                if self.parent.is_counted:
+                    self.top, self.path = self.parent.top, (*self.parent.path, (self.parent.shares, self))
+            self.parent.pass_request_up(self.limited_request)
 
     # Requests and usage
 
@@ -308,22 +238,6 @@ class ResourceNode:
     def request(self) -> int:
         """The requests in and below the group, but at least the minimum if the group does not lend it."""
         return self.child_request if self.lends else max(self.child_request, self.min)
-
-    def change_request(self, delta: int, non_preemptible: int = 0) -> None:
-        """Count a change of the requests of pods directly in the group; *non_preemptible* is a part of *delta*."""
-        self.own_request += delta
-        self.own_non_preemptible_request += non_preemptible
-        if self.is_counted:
-            self.pass_request_up(delta)
-            if non_preemptible:
-                self.pass_usage_up(non_preemptible, 0, 0)
-
-    def change_used(self, delta: int, non_preemptible: int = 0) -> None:
-        """Count a change of the usage of pods directly in the group; *non_preemptible* is a part of *delta*."""
-        self.own_used += delta
-        self.own_non_preemptible_used += non_preemptible
-        if self.is_counted:
-            self.pass_usage_up(0, delta, non_preemptible)
 
     def pass_request_up(self, delta: int) -> None:
         """Count a change of the requests here and above, until a maximum or minimum absorbs it."""
@@ -344,14 +258,18 @@ class ResourceNode:
                     node.limited_request = limited_request
                 node = parent
 
-    def pass_usage_up(self, non_preemptible_request: int, used: int, non_preemptible_used: int) -> None:
-        """Count a change of the usage, and of the non-preemptible amounts, here and in all groups above."""
-        node: ResourceNode | None = self
-        while node is not None:
-            node.non_preemptible_request += non_preemptible_request
+    def pass_usage_up(self, used: int, non_preemptible_used: int) -> None:
+        """Count a change of the usage here and in all groups above. The built-in groups are served first."""
+        node = self
+        while True:
             node.used += used
             node.non_preemptible_used += non_preemptible_used
-            node = node.parent
+            parent = node.parent
+            if parent is None:
+                return
+            if not node.competes:
+                parent.max -= used
+            node = parent
 
     # Reads
 
@@ -371,18 +289,13 @@ class ResourceNode:
         That of the root is what the built-in groups leave. A group whose parent does not share the resource gets its
         maximum, and so does a built-in group.
         """
-        node, path = self, []
-        while node.competes and node.parent is not None and node.parent.is_counted:
-            path.append(node)
-            node = node.parent
-        path.append(node)
-        least = exact = node.max
-        for above, below in pairwise(reversed(path)):
-            least = above.shares.least_share(below, least)
+        least = exact = self.top.max
+        for siblings, node in self.path:
+            least = siblings.least_share(node, least)
         if least == self.limited_request and (least >= self.min or self.lends):
             return least
-        for above, below in pairwise(reversed(path)):
-            exact = above.shares.share(below, exact)
+        for siblings, node in self.path:
+            exact = siblings.share(node, exact)
         return exact
 
     def scaled_min(self) -> int:
@@ -401,63 +314,3 @@ class ResourceNode:
         if parent is None or not self.competes or not self.is_shared:
             return 0
         return self.runtime() - parent.shares.min_in_force(self, parent.runtime())
-
-
-@final
-@dataclass(slots=True, eq=False, repr=False)
-class GroupNode:
-    """One group in the tree, with its child groups and its resources."""
-
-    name: str
-    #: None for a built-in group that is not configured.
-    group: ElasticGroup | None
-    #: None for the root.
-    parent: GroupNode | None
-    #: By name, in the order in which they were added.
-    children: dict[str, GroupNode] = field(default_factory=dict)
-    #: The position in the order in which groups were added to their parents.
-    arrival: int = 0
-    #: The nodes of all resources that the group names, or that a pod or group below requests.
-    resources: dict[str, ResourceNode] = field(default_factory=dict)
-
-    def terms(self, resource: str) -> ResourceTerms:
-        """Return the configuration for a resource."""
-        group = self.group
-        if group is None or self.parent is None:
-            return UNLIMITED_TERMS
-        maximum = group.max.amounts.get(resource)
-        return ResourceTerms(
-            maximum is not None,
-            group.min.amounts.get(resource, 0),
-            UNLIMITED if maximum is None else maximum,
-            group.weight.amounts.get(resource, 0),
-            group.allow_lent,
-        )
-
-    def amounts(self, field: str) -> Resource:
-        """Return a field of the nodes of all resources, without zeros."""
-        return Resource({name: amount for name, node in self.resources.items() if (amount := getattr(node, field))})
-
-    def walk(self) -> Iterator[GroupNode]:
-        """Yield the group and all groups below it, parents before children."""
-        stack = [self]
-        while stack:
-            node = stack.pop()
-            yield node
-            stack += reversed(node.children.values())
-
-    def path(self) -> Iterator[GroupNode]:
-        """Yield the group and all groups above it, the root last."""
-        node: GroupNode | None = self
-        while node is not None:
-            yield node
-            node = node.parent
-
-    @property
-    def depth(self) -> int:
-        """The number of groups from the root to this one, both included."""
-        return len(list(self.path()))
-
-    def is_below(self, name: str) -> bool:
-        """Return whether this is the group of that name, or below it."""
-        return any(node.name == name for node in self.path())

@@ -29,11 +29,11 @@ Source: Koordinator, multi-hierarchy elastic quota management, "Calculate Runtim
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress, repeat
 from operator import gt, mul, sub
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from ugm._json_values import JsonObject
 from ugm.arguments import require_items, require_name
@@ -52,6 +52,9 @@ __all__ = [
 ]
 
 KeyT = TypeVar("KeyT")
+
+#: The hungry groups of a round, their weights, their parts, and what each needs afterwards: at most 0 if it has enough.
+Round: TypeAlias = tuple[Sequence[KeyT], Sequence[int], Sequence[int], Sequence[int]]
 
 
 class Sharer(NamedTuple):
@@ -156,35 +159,31 @@ def shares_of(available: int, sharers: Iterable[Sharer], *, scale: bool = True) 
     short = scale and is_short(available, min_sum, sum(one.countable for one in ordered))
     minimums = {one.name: scaled_min(available, one.min, min_sum) if short else one.min for one in ordered}
     floor = {one.name: one.floor(minimums[one.name]) for one in ordered}
-    runtime, left = dict(floor), available - sum(floor.values())
-    rounds = tuple(_rounds(left, [(one.name, one.weight, one.request) for one in ordered if one.weight > 0], runtime))
+    runtime = dict(floor)
+    rounds = tuple(_rounds(available, runtime, {one.name: (one.weight, one.request) for one in ordered}))
     if short:
-        weightless = [(one.name, one.min, one.countable) for one in ordered if one.weight <= 0]
-        for _ in _rounds(available - sum(runtime.values()), weightless, runtime):
+        weightless = {one.name: (one.min, one.countable) for one in ordered if one.weight <= 0}
+        for _ in _rounds(available, runtime, weightless):
             pass
-        minimums.update((name, minimums[name] + runtime[name] - floor[name]) for name, _, _ in weightless)
+        minimums.update((name, minimums[name] + runtime[name] - floor[name]) for name in weightless)
     return SharingResult(available, runtime, minimums, floor, rounds)
 
 
-def _rounds(left: int, groups: Iterable[tuple[str, int, int]], runtime: dict[str, int]) -> Iterator[SharingRound]:
-    """Divide an amount in rounds, and yield each round.
+def _rounds(available: int, runtime: dict[str, int], groups: Mapping[str, tuple[int, int]]) -> Iterator[SharingRound]:
+    """Divide what is left of an amount, and yield each round.
 
     Args:
-        left: the amount.
-        groups: name, weight and largest share of each group, in order of names.
+        available: the amount.
         runtime: the share of each group; increased by its parts.
+        groups: the weight and the largest share of each group, in order of names.
     """
-    hungry = [(name, weight, largest) for name, weight, largest in groups if runtime[name] < largest]
-    while left > 0 and hungry:
-        weights = [weight for _, weight, _ in hungry]
-        given = dict(zip([name for name, _, _ in hungry], divide(left, weights), strict=True))
-        left = 0
-        for name, _, largest in hungry:
-            total = runtime[name] + given[name]
-            runtime[name] = min(total, largest)
-            left += total - runtime[name]
-        yield SharingRound(sum(given.values()), sum(weights), given)
-        hungry = [(name, weight, largest) for name, weight, largest in hungry if runtime[name] < largest]
+    hungry = [name for name, (weight, most) in groups.items() if weight > 0 and runtime[name] < most]
+    weights, needs = [groups[name][0] for name in hungry], [groups[name][1] - runtime[name] for name in hungry]
+    left = available - sum(runtime.values())
+    parts = divide(left, weights) if left > 0 and hungry else []
+    for names, shared, given, unmet in divide_in_rounds(parts, hungry, weights, needs):
+        runtime.update((name, groups[name][1] - max(need, 0)) for name, need in zip(names, unmet, strict=True))
+        yield SharingRound(sum(given), sum(shared), dict(zip(names, given, strict=True)))
 
 
 def is_short(available: int, min_sum: int, request_sum: int) -> bool:
@@ -202,24 +201,22 @@ def scaled_min(available: int, minimum: int, min_sum: int) -> int:
 
 
 def divide_in_rounds(
-    first: Sequence[int], keys: Sequence[KeyT], weights: Sequence[int], needs: Sequence[int]
-) -> dict[KeyT, int]:
-    """Divide in rounds until nothing is left or no group is hungry, and return what the hungry groups still need.
-
-    These are the rounds of `share`, without their details.
+    parts: Sequence[int], keys: Sequence[KeyT], weights: Sequence[int], needs: Sequence[int]
+) -> Iterator[Round[KeyT]]:
+    """Divide in rounds until nothing is left or no group is hungry, and yield each round.
 
     Args:
-        first: the parts of the first round, from `divide`.
+        parts: the parts of the first round, from `divide`; empty if there is nothing to divide.
         keys: the hungry groups, in order of names.
         weights: their weights, all positive.
         needs: how much each needs, all positive.
 
-    >>> divide_in_rounds(divide(45, [60, 50, 80]), "BCD", [60, 50, 80], [5, 20, 35])
-    {'C': 5, 'D': 10}
+    >>> [round[3] for round in divide_in_rounds(divide(45, [60, 50, 80]), "BCD", [60, 50, 80], [5, 20, 35])]
+    [[-9, 8, 16], [5, 10]]
     """
-    parts = first
-    while keys:
+    while parts:
         needs = list(map(sub, needs, parts))
+        yield keys, weights, parts, needs
         if min(needs) > 0:
             break
         hungry, left = list(map(gt, needs, repeat(0))), -sum(needs)
@@ -227,10 +224,7 @@ def divide_in_rounds(
         needs = list(compress(needs, hungry))
         # What the satisfied groups return: their needs are negative now.
         left += sum(needs)
-        if not left:
-            break
-        parts = divide(left, weights) if keys else ()
-    return dict(zip(keys, needs, strict=True))
+        parts = divide(left, weights) if left and keys else ()
 
 
 def divide(amount: int, weights: Sequence[int]) -> list[int]:

@@ -1,7 +1,15 @@
 """The tree of elastic groups: their requests, their usage and their runtimes, always consistent.
 
 A tree checks only its structure: it refuses an unknown parent and a cycle. `ugm.elastic.validation` checks changes, and
-`ugm.elastic.ElasticQuota` uses both. Every change and every read follows the path from a group to the root.
+`ugm.elastic.ElasticQuota` uses both. Every read, and every change of requests and usage, follows the path from a group
+to the root.
+
+A `GroupNode` has the facts of one group: its configuration, its place, and the requests and usage of its pods. The
+nodes of the resources follow from these. After a change of the groups, the next read builds them again.
+
+A `Pod` belongs to, in this order: the group that its label names; the group whose object has the name of the pod's
+namespace and is in that namespace; the group that lists the namespace; the default group. A label that names an unknown
+group means the default group, until the group exists.
 
 Every answer follows from the present groups, requests and total. It does not depend on the order in which these came
 about. Reads do not change later answers. There is no lock: the owner of the tree has one.
@@ -9,7 +17,9 @@ about. Reads do not change later answers. There is no lock: the owner of the tre
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, final
 
@@ -21,18 +31,101 @@ from ugm.elastic.group import (
     SYSTEM_GROUP,
     ElasticGroup,
     GroupError,
+    Pod,
     Refusal,
     parent_of,
     parents_first,
     require_group,
 )
-from ugm.elastic.runtime import ChildShares, GroupNode, ResourceNode
+from ugm.elastic.runtime import ChildShares, ResourceNode
 from ugm.errors import InvariantError, RequestError
 from ugm.resources import Resource
 
-__all__ = ["ElasticTree", "verify"]
+__all__ = ["ElasticTree", "GroupNode", "TrackedPod", "verify"]
 
 _NOTHING: Final = Resource()
+
+
+@final
+@dataclass(slots=True, eq=False, repr=False)
+class GroupNode:
+    """One group in the tree, with its child groups and its resources."""
+
+    tree: ElasticTree
+    name: str
+    #: None for the root.
+    parent: GroupNode | None
+    #: None for a built-in group that is not configured.
+    group: ElasticGroup | None = None
+    #: By name, in the order in which they were added.
+    children: dict[str, GroupNode] = field(default_factory=dict)
+    #: The sums of the minimums of the child groups.
+    child_mins: Counter[str] = field(default_factory=Counter)
+    #: The requests and the usage of the pods directly in the group, counted or not, without zeros.
+    requested: dict[str, int] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)
+    #: The part of the usage of non-preemptible pods.
+    non_preemptible_used: dict[str, int] = field(default_factory=dict)
+    #: The pods of an `ugm.elastic.ElasticQuota` that are counted in the group, by name, in the order of arrival.
+    pods: dict[str, TrackedPod] = field(default_factory=dict)
+    #: The nodes of the resources as they were built last.
+    built: dict[str, ResourceNode] = field(default_factory=dict)
+
+    @property
+    def resources(self) -> dict[str, ResourceNode]:
+        """The nodes of all resources that the group or a group below names; for a built-in group, of all resources."""
+        if not self.tree.is_built:
+            self.tree.build()
+        return self.built
+
+    def amounts(self, field: str) -> Resource:
+        """Return a field of the nodes of all resources, without zeros."""
+        return Resource({name: amount for name, node in self.resources.items() if (amount := getattr(node, field))})
+
+    def walk(self) -> Iterator[GroupNode]:
+        """Yield the group and all groups below it, parents before children."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack += reversed(node.children.values())
+
+    def path(self) -> Iterator[GroupNode]:
+        """Yield the group and all groups above it, the root last."""
+        node: GroupNode | None = self
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def is_below(self, name: str) -> bool:
+        """Return whether this is the group of that name, or below it."""
+        return any(node.name == name for node in self.path())
+
+    def count_min(self, group: ElasticGroup | None, sign: int) -> None:
+        """Add the minimum of a child group, or subtract it."""
+        for resource, amount in () if group is None else group.min.amounts.items():
+            _add(self.child_mins, resource, sign * amount)
+
+
+@final
+@dataclass(slots=True, eq=False)
+class TrackedPod:
+    """A pod that is counted, with its group."""
+
+    pod: Pod
+    #: The group that the pod is counted in.
+    node: GroupNode
+    #: Whether the pod runs; otherwise it waits.
+    is_running: bool = False
+
+
+def _add(amounts: dict[str, int], resource: str, amount: int) -> None:
+    """Add an amount of a resource. A resource of which nothing is left is removed."""
+    after = amounts.get(resource, 0) + amount
+    if after:
+        amounts[resource] = after
+    else:
+        amounts.pop(resource, None)
 
 
 @final
@@ -65,13 +158,16 @@ class ElasticTree:
     ) -> None:
         #: Whether minimums are scaled down when their sum exceeds the available amount.
         self.scale_min: Final = scale_min
-        self._total = _NOTHING
-        self.root: Final = GroupNode(ROOT_GROUP, None, None)
+        self._total = require_resource("total", total)
+        self.root: Final = GroupNode(self, ROOT_GROUP, None)
         #: All groups by name, including the built-in groups.
         self.nodes: Final = {ROOT_GROUP: self.root}
+        #: Whether the nodes of the resources follow from the groups.
+        self.is_built = False
+        #: For each namespace the group that lists it.
+        self.listed: Final[dict[str, str]] = {}
         for name in (SYSTEM_GROUP, DEFAULT_GROUP):
-            self.nodes[name] = self.root.children[name] = GroupNode(name, None, self.root)
-        self.set_total(total)
+            self.nodes[name] = self.root.children[name] = GroupNode(self, name, self.root)
         given: tuple[ElasticGroup, ...] = require_items("groups", groups)
         for group in given:
             require_group(group)
@@ -86,8 +182,8 @@ class ElasticTree:
         twin = self.emptied()
         for name, group in self.nodes.items():
             same = twin.nodes[name]
-            twin.count_request(same, group.amounts("own_request"), group.amounts("own_non_preemptible_request"))
-            twin.count_used(same, group.amounts("own_used"), group.amounts("own_non_preemptible_used"))
+            same.requested, same.used = dict(group.requested), dict(group.used)
+            same.non_preemptible_used = dict(group.non_preemptible_used)
         return twin
 
     def emptied(self) -> ElasticTree:
@@ -108,17 +204,11 @@ class ElasticTree:
             RequestError: *total* is not a `ugm.Resource`, or an amount is negative.
         """
         before, self._total = self._total, require_resource("total", total)
-        for name in {*self._total.amounts, *before.amounts, *self.root.resources}:
-            self._refresh_root(name)
-            self._trim(self.root, name)
-
-    def _refresh_root(self, resource: str) -> None:
-        """Recompute the amount to share: built-in groups are served first."""
-        served = 0
-        for name in (SYSTEM_GROUP, DEFAULT_GROUP):
-            node = self.nodes[name].resources.get(resource)
-            served += node.used if node else 0
-        self._resource_node(self.root, resource).max = self._total.amounts.get(resource, 0) - served
+        if self._total.amounts.keys() != before.amounts.keys():
+            self.is_built = False
+        elif self.is_built:
+            for name, amount in self._total.amounts.items():
+                self.root.built[name].max += amount - before[name]
 
     # Groups
 
@@ -130,8 +220,8 @@ class ElasticTree:
     def put(self, group: ElasticGroup) -> None:
         """Add a group, or replace the group of the same name. Its child groups and pods stay with it.
 
-        Takes time proportional to the depth of the group for each resource that it names. The limits of the root have
-        no effect.
+        Takes time proportional to the depth of the group; the next read takes time proportional to the number of
+        groups. The limits of the root have no effect, and built-in groups are always below the root.
 
         Raises:
             GroupError: the parent is unknown or below the group itself. Nothing has changed.
@@ -146,21 +236,29 @@ class ElasticTree:
             self.root.group = group
             return
         parent, node = self._parent_for(group), self.nodes.get(group.name)
+        self.is_built = False
         if node is None:
-            node = self.nodes[group.name] = GroupNode(group.name, None, parent)
-        elif node.parent is not None:
-            del node.parent.children[group.name]
-        if node.parent is not parent:
-            self._move(node, parent)
-        node.group = group
+            node = self.nodes[group.name] = GroupNode(self, group.name, parent)
+        else:
+            self._leave(node)
+        node.parent, node.group = parent, group
         parent.children[group.name] = node
-        for resource in node.resources.keys() | group.max.amounts.keys() | group.min.amounts.keys():
-            self._resource_node(node, resource).set_terms(node.terms(resource))
-            if group.name in BUILT_IN:
-                self._refresh_root(resource)
-            self._trim(node, resource)
+        parent.count_min(group, 1)
+        for namespace in group.namespaces:
+            self.listed.setdefault(namespace, group.name)
+
+    def _leave(self, node: GroupNode) -> None:
+        """Remove a group from its parent, and its namespaces."""
+        if node.parent is not None:
+            del node.parent.children[node.name]
+            node.parent.count_min(node.group, -1)
+        for namespace in () if node.group is None else node.group.namespaces:
+            if self.listed.get(namespace) == node.name:
+                del self.listed[namespace]
 
     def _parent_for(self, group: ElasticGroup) -> GroupNode:
+        if group.name in BUILT_IN:
+            return self.root
         parent = self.nodes.get(parent_of(group))
         if parent is None:
             raise GroupError((Refusal(group.name, "parent_not_found", f"there is no group {group.parent!r}"),))
@@ -168,15 +266,6 @@ class ElasticTree:
         if group.name in self.nodes and parent.is_below(group.name):
             raise GroupError((Refusal(group.name, "cycle", f"{parent.name!r} is the group itself, or below it"),))
         return parent
-
-    def _move(self, node: GroupNode, parent: GroupNode) -> None:
-        before, node.parent = node.parent, parent
-        if node.name not in BUILT_IN:
-            for resource_node in node.resources.values():
-                resource_node.detach()
-            for resource, resource_node in node.resources.items():
-                resource_node.attach(self._resource_node(parent, resource))
-                self._trim(before, resource)
 
     def drop(self, name: str) -> None:
         """Remove a group with its requests and usage.
@@ -189,13 +278,19 @@ class ElasticTree:
             raise GroupError((Refusal(name, "forbidden_delete", "a built-in group cannot be removed"),))
         if node.children:
             raise GroupError((Refusal(name, "has_children", f"{next(iter(node.children))!r} is below it"),))
-        for resource_node in node.resources.values():
-            resource_node.detach()
-        if node.parent is not None:
-            del node.parent.children[name]
+        self.is_built = False
+        self._leave(node)
         del self.nodes[name]
-        for resource in node.resources:
-            self._trim(node.parent, resource)
+
+    def group_of(self, pod: Pod) -> str:
+        """Return the group that a pod belongs to."""
+        named = self.nodes.get(pod.group or pod.namespace)
+        group = None if named is None else named.group
+        if pod.group:
+            return DEFAULT_GROUP if group is None else pod.group
+        if group is not None and group.namespace == pod.namespace:
+            return pod.namespace
+        return self.listed.get(pod.namespace, DEFAULT_GROUP)
 
     def node(self, name: str) -> GroupNode:
         """Return the node of a group.
@@ -209,117 +304,101 @@ class ElasticTree:
             # A name that is not hashable is unknown, too.
             raise GroupError((Refusal(name, "not_found", "there is no such group"),)) from None
 
-    # Resource nodes
-
-    def _resource_node(self, group: GroupNode, resource: str) -> ResourceNode:
-        """Return the node of a resource. Create it, and those above it, if they are missing."""
-        missing: list[GroupNode] = []
-        at: GroupNode | None = group
-        while at is not None and resource not in at.resources:
-            missing.append(at)
-            at = self._above(at)
-        for each in reversed(missing):
-            competes = each.name not in BUILT_IN
-            node = ResourceNode(each.name, each.terms(resource), competes, ChildShares(scales=self.scale_min))
-            above = self._above(each)
-            if above is None:
-                node.max = 0
-            else:
-                node.attach(above.resources[resource])
-            each.resources[resource] = node
-        return group.resources[resource]
-
-    def _trim(self, group: GroupNode | None, resource: str) -> None:
-        """Remove the nodes of a resource from a group upward, until one is still needed.
-
-        Without this, a resource that a single pod or group once named would stay in every group above forever.
-        """
-        while group is not None:
-            node = group.resources.get(resource)
-            if node is None or self._is_needed(group, resource, node):
-                return
-            node.detach()
-            del group.resources[resource]
-            group = self._above(group)
-
-    def _is_needed(self, group: GroupNode, resource: str, node: ResourceNode) -> bool:
-        """Return whether pods, child groups or the configuration of a group name a resource."""
-        if node.own_request or node.own_used or len(node.shares):
-            return True
-        if group is self.root:
-            served = (self.nodes[name] for name in (SYSTEM_GROUP, DEFAULT_GROUP))
-            return resource in self._total.amounts or any(resource in each.resources for each in served)
-        configured = group.group
-        return configured is not None and (resource in configured.max.amounts or resource in configured.min.amounts)
-
-    def _above(self, node: GroupNode) -> GroupNode | None:
-        """Return the group that receives the requests of a group: for a built-in group, the root in any case."""
-        return self.root if node.name in BUILT_IN and node is not self.root else node.parent
+    def build(self) -> None:
+        """Build the nodes of the resources. Takes time proportional to the number of groups."""
+        groups = list(self.root.walk())
+        names = {group.name: _named(group) for group in groups}
+        names[ROOT_GROUP] |= self._total.amounts.keys()
+        for group in reversed(groups):
+            if group.parent is not None:
+                names[group.parent.name] |= names[group.name]
+        for group in groups:
+            above = {} if group.parent is None else group.parent.built
+            is_open = group.group is None or group is self.root
+            group.built = {
+                resource: ResourceNode(
+                    group.name,
+                    None if is_open else group.group,
+                    resource,
+                    group.name not in BUILT_IN,
+                    above.get(resource),
+                    ChildShares(self.scale_min),
+                )
+                for resource in sorted(names[ROOT_GROUP if is_open else group.name])
+            }
+        for resource, node in self.root.built.items():
+            node.max = self._total.amounts.get(resource, 0)
+        for group in groups:
+            for resource, node in group.built.items():
+                if node.is_counted:
+                    node.pass_request_up(group.requested.get(resource, 0))
+                    node.pass_usage_up(group.used.get(resource, 0), group.non_preemptible_used.get(resource, 0))
+        self.is_built = True
 
     # Requests and usage
 
-    @property
-    def has_counts(self) -> bool:
-        """True if any group has requests or usage."""
-        nodes = (node for group in self.nodes.values() for node in group.resources.values())
-        return any(node.own_request or node.own_used for node in nodes)
-
     def clear_counts(self) -> None:
-        """Remove all requests and usage. The groups and the total stay.
+        """Remove all pods, requests and usage. The groups and the total stay.
 
-        The result is correct even if the counts were not. Takes time proportional to the number of groups.
+        The result is correct even if the counts were not.
         """
-        for node in self.nodes.values():
-            node.resources = {}
-        for resource in self._total.amounts:
-            self._refresh_root(resource)
-        for node in self.nodes.values():
-            if node.group is not None:
-                for resource in node.group.max.amounts.keys() | node.group.min.amounts.keys():
-                    self._resource_node(node, resource)
+        for group in self.nodes.values():
+            group.requested, group.used, group.non_preemptible_used, group.pods = {}, {}, {}, {}
+        self.is_built = False
 
-    def change_request(self, name: str, delta: Resource, *, non_preemptible: Resource = _NOTHING) -> None:
+    def change_request(self, name: str, delta: Resource) -> None:
         """Count a change of the requests of the pods of a group, waiting and running.
 
         Args:
             name: the group.
-            delta: the additional request; negative for a smaller request.
+            delta: the additional request; negative for a smaller request. A resource that the maximum of the group does
+                not name, or of a built-in group without a configuration neither the cluster nor a group, is not
+                counted.
+
+        Raises:
+            GroupError: the group is unknown.
+            RequestError: a request would become negative, or an argument is not a `ugm.Resource`. Nothing has changed.
+        """
+        group = self.node(name)
+        _require_valid("request", group, group.requested, delta)
+        self.count_request(group, delta)
+
+    def count_request(self, group: GroupNode, delta: Resource) -> None:
+        """Do the same for a change that is known to be valid."""
+        nodes, requested = group.built if self.is_built else {}, group.requested
+        for resource, amount in delta.amounts.items():
+            _add(requested, resource, amount)
+            node = nodes.get(resource)
+            if node is not None and node.is_counted:
+                node.pass_request_up(amount)
+
+    def change_used(self, name: str, delta: Resource, *, non_preemptible: Resource = _NOTHING) -> None:
+        """Count a change of the usage of the running pods of a group.
+
+        Args:
+            name: the group.
+            delta: the additional usage; negative for a smaller usage. The same resources as of a request are counted.
             non_preemptible: the part of *delta* that belongs to non-preemptible pods.
 
         Raises:
             GroupError: the group is unknown.
-            RequestError: a request would become negative, or its non-preemptible part larger than the whole, or an
+            RequestError: the usage would become negative, or its non-preemptible part larger than the whole, or an
                 argument is not a `ugm.Resource`. Nothing has changed.
         """
         group = self.node(name)
-        _require_resources(delta, non_preemptible)
-        if non_preemptible.amounts or min(delta.amounts.values(), default=0) < 0:
-            _require_valid("request", group, delta, non_preemptible)
-        self.count_request(group, delta, non_preemptible)
-
-    def count_request(self, group: GroupNode, delta: Resource, non_preemptible: Resource) -> None:
-        """Do the same for a change that is known to be valid."""
-        for resource, amount in delta.amounts.items():
-            node = group.resources.get(resource) or self._resource_node(group, resource)
-            node.change_request(amount, non_preemptible.amounts.get(resource, 0))
-            if amount <= 0:
-                self._trim(group, resource)
-
-    def change_used(self, name: str, delta: Resource, *, non_preemptible: Resource = _NOTHING) -> None:
-        """Count a change of the usage of the running pods of a group. See `change_request` for the arguments."""
-        group = self.node(name)
-        _require_resources(delta, non_preemptible)
-        _require_valid("use", group, delta, non_preemptible)
+        _require_valid("use", group, group.used, delta, non_preemptible)
         self.count_used(group, delta, non_preemptible)
 
     def count_used(self, group: GroupNode, delta: Resource, non_preemptible: Resource) -> None:
         """Do the same for a change that is known to be valid."""
+        nodes = group.built if self.is_built else {}
         for resource, amount in delta.amounts.items():
-            self._resource_node(group, resource).change_used(amount, non_preemptible.amounts.get(resource, 0))
-            if group.name in BUILT_IN:
-                self._refresh_root(resource)
-            if amount <= 0:
-                self._trim(group, resource)
+            fixed = non_preemptible.amounts.get(resource, 0)
+            _add(group.used, resource, amount)
+            _add(group.non_preemptible_used, resource, fixed)
+            node = nodes.get(resource)
+            if node is not None and node.is_counted:
+                node.pass_usage_up(amount, fixed)
 
     # Reads
 
@@ -369,35 +448,35 @@ class ElasticTree:
         return self.node(name).amounts("used")
 
 
-def _require_resources(delta: object, non_preemptible: object) -> None:
+def _require_valid(
+    verb: str, group: GroupNode, own: Mapping[str, int], delta: object, non_preemptible: object = _NOTHING
+) -> None:
+    """Refuse a change after which an amount would be negative, or its non-preemptible part larger than the whole."""
     if type(delta) is not Resource:
         raise RequestError("delta", delta, "expected a Resource")
     if type(non_preemptible) is not Resource:
         raise RequestError("non_preemptible", non_preemptible, "expected a Resource")
-
-
-def _require_valid(verb: str, group: GroupNode, delta: Resource, non_preemptible: Resource) -> None:
-    """Refuse a change after which an amount would be negative, or its non-preemptible part larger than the whole."""
     if not non_preemptible.amounts.keys() <= delta.amounts.keys():
         raise RequestError("non_preemptible", non_preemptible, "expected a part of delta, with no other resources")
     for resource, change in delta.amounts.items():
-        node = group.resources.get(resource)
-        own, fixed = (0, 0) if node is None else _own_counts(node)[verb == "use"]
-        after, fixed_after = own + change, fixed + non_preemptible.amounts.get(resource, 0)
-        if not 0 <= fixed_after <= after:
-            amounts = f"{after} {resource}, {fixed_after} of it non-preemptible"
+        after, fixed = own.get(resource, 0) + change, 0
+        if verb == "use":
+            fixed = group.non_preemptible_used.get(resource, 0) + non_preemptible.amounts.get(resource, 0)
+        if not 0 <= fixed <= after:
+            amounts = f"{after} {resource}, {fixed} of it non-preemptible"
             raise RequestError("delta", delta, f"the pods of {group.name!r} would {verb} {amounts}", "state-conflict")
 
 
-def _own_counts(node: ResourceNode) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the requests and the usage of the pods directly in a group, each with its non-preemptible part."""
-    requests = node.own_request, node.own_non_preemptible_request
-    return requests, (node.own_used, node.own_non_preemptible_used)
+def _named(group: GroupNode) -> set[str]:
+    """Return the resources that the configuration of a group names. Limits of the root have no effect."""
+    configured = group.group
+    if configured is None or group.parent is None:
+        return set()
+    return {*configured.max.amounts, *configured.min.amounts}
 
 
 _COUNTS: Final = (
-    "child_request", "limited_request", "used", "non_preemptible_request", "non_preemptible_used", "own_request",
-    "own_used", "shares.mins",
+    "child_request", "limited_request", "used", "non_preemptible_used", "shares.mins", "shares.floors",
 )  # fmt: skip
 _counts: Final = attrgetter(*_COUNTS)
 

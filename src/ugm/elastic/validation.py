@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, PodIndex, parent_of
-from ugm.elastic.runtime import GroupNode
-from ugm.elastic.tree import ElasticTree
+from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, parent_of
+from ugm.elastic.tree import ElasticTree, GroupNode, TrackedPod
 from ugm.identity import is_name
 from ugm.resources import Resource, format_amount
 
@@ -30,6 +29,8 @@ __all__ = [
 
 #: The rule and the reason of a `ugm.elastic.Refusal`.
 BrokenRule: TypeAlias = tuple[str, str]
+#: The pods by name.
+_Pods: TypeAlias = Mapping[str, TrackedPod]
 
 
 def with_defaults(group: ElasticGroup, tree: ElasticTree) -> ElasticGroup:
@@ -48,7 +49,7 @@ def with_defaults(group: ElasticGroup, tree: ElasticTree) -> ElasticGroup:
     return group._replace(parent=parent_of(group), tree_id=tree_id, shared_weight=weight)
 
 
-def refusals_of_create(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -> Iterator[BrokenRule]:
+def refusals_of_create(group: ElasticGroup, tree: ElasticTree) -> Iterator[BrokenRule]:
     """Yield the rules that a new group violates, after its defaults were filled in."""
     node = tree.nodes.get(group.name)
     if group.tree_id is None and parent_of(group) not in tree.nodes:
@@ -60,13 +61,13 @@ def refusals_of_create(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -
     if node is not None and node.group is not None:
         yield "already_exists", "there is already a group of this name"
         return
-    yield from _namespaces(group, pods)
+    yield from _namespaces(group, tree)
     yield from refusals_of_amounts(group)
     if group.name != ROOT_GROUP:
         yield from _placement(group, None, tree)
 
 
-def refusals_of_update(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -> Iterator[BrokenRule]:
+def refusals_of_update(group: ElasticGroup, tree: ElasticTree, pods: _Pods) -> Iterator[BrokenRule]:
     """Yield the rules that replacing a group violates.
 
     A change of only weights and lending is not checked, as in Koordinator.
@@ -78,7 +79,7 @@ def refusals_of_update(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -
     if group.name in BUILT_IN and group.name != DEFAULT_GROUP:
         yield "forbidden_modify", "the group is built in"
         return
-    yield from _namespaces(group, pods)
+    yield from _namespaces(group, tree)
     if node is None or old is None:
         yield "not_found", "there is no such group"
         return
@@ -87,7 +88,7 @@ def refusals_of_update(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -
     yield from _placement(group, old, tree)
 
 
-def refusals_of_delete(name: str, tree: ElasticTree, pods: PodIndex) -> Iterator[BrokenRule]:
+def refusals_of_delete(name: str, tree: ElasticTree, pods: _Pods) -> Iterator[BrokenRule]:
     """Yield the rules that deleting a group violates."""
     node = tree.nodes.get(name) if is_name(name) else None
     if node is not None and name in BUILT_IN:
@@ -98,7 +99,7 @@ def refusals_of_delete(name: str, tree: ElasticTree, pods: PodIndex) -> Iterator
         return
     if node.children:
         yield "has_children", f"{next(iter(node.children))!r} is below it"
-    if pods.has_pods_of(name):
+    if any(tracked.pod.group == name for tracked in pods.values()):
         yield "has_pods", "there are pods that name the group"
 
 
@@ -106,9 +107,9 @@ def _checked_fields(group: ElasticGroup) -> tuple[object, ...]:
     return group.min, group.max, parent_of(group), group.is_parent, group.tree_id or "", group.namespaces
 
 
-def _namespaces(group: ElasticGroup, pods: PodIndex) -> Iterator[BrokenRule]:
+def _namespaces(group: ElasticGroup, tree: ElasticTree) -> Iterator[BrokenRule]:
     for namespace in group.namespaces:
-        other = pods.group_listing(namespace)
+        other = tree.listed.get(namespace)
         if other not in (None, group.name):
             yield "namespace_bound", f"namespace {namespace!r} is already listed by {other!r}"
 
@@ -140,16 +141,14 @@ def _readable_weight(group: ElasticGroup) -> Iterator[BrokenRule]:
         yield "bad_shared_weight", f"{group.unparsed_weight!r} is not a mapping of weights"
 
 
-def _role(group: ElasticGroup, node: GroupNode, old: ElasticGroup, pods: PodIndex) -> Iterator[BrokenRule]:
+def _role(group: ElasticGroup, node: GroupNode, old: ElasticGroup, pods: _Pods) -> Iterator[BrokenRule]:
     """Yield the rules that a change of the mark as a parent violates."""
     if old.is_parent and not group.is_parent and node.children:
         yield "is_parent_with_children", f"{next(iter(node.children))!r} is below it"
-    if group.is_parent and not old.is_parent and _has_pods(old, pods):
+    namespaces = (old.name, *old.namespaces)
+    has_pods = (one.pod.group == old.name or one.pod.namespace in namespaces for one in pods.values())
+    if group.is_parent and not old.is_parent and any(has_pods):
         yield "is_parent_with_pods", "there are pods in the group"
-
-
-def _has_pods(group: ElasticGroup, pods: PodIndex) -> bool:
-    return pods.has_pods_of(group.name) or pods.has_pods_in((group.name, *group.namespaces))
 
 
 def _placement(group: ElasticGroup, old: ElasticGroup | None, tree: ElasticTree) -> Iterator[BrokenRule]:
@@ -223,12 +222,8 @@ def _excesses(groups: str, sums: Mapping[str, int], minimums: Resource) -> Itera
 
 def _min_sums(above: GroupNode, group: ElasticGroup) -> Mapping[str, int]:
     """Return the sums of the minimums of all children of *above*, including the new group, by resource."""
-    sums = Counter({name: node.shares.mins for name, node in above.resources.items()})
-    # Built-in groups do not share, so they are not in those sums.
-    others = [above.children[name].group for name in BUILT_IN if name in above.children and name != group.name]
-    for other in (*others, group):
-        sums.update(other.min.amounts if other else {})
-    replaced = above.children.get(group.name)
-    if replaced and replaced.group and group.name not in BUILT_IN:
+    sums, replaced = Counter(above.child_mins), above.children.get(group.name)
+    if replaced is not None and replaced.group is not None:
         sums.subtract(replaced.group.min.amounts)
+    sums.update(group.min.amounts)
     return sums

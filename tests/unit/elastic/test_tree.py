@@ -53,7 +53,7 @@ def test_refused(tree: ElasticTree, change: object, message: str) -> None:
             "delta Resource(cpu=1): the pods of 'a' would use 1 cpu, 2 of it non-preemptible",
         ),
         (
-            lambda tree: tree.change_request("a", Resource(cpu=1), non_preemptible=Resource(memory=1)),
+            lambda tree: tree.change_used("a", Resource(cpu=1), non_preemptible=Resource(memory=1)),
             "non_preemptible Resource(memory=1): expected a part of delta, with no other resources",
         ),
         (lambda tree: tree.set_total(Resource(cpu=-1)), "total Resource(cpu=-1): the amount of cpu is negative"),
@@ -73,8 +73,8 @@ def test_misuse(tree: ElasticTree, call: object, message: str) -> None:
 
 def test_copy_is_independent(tree: ElasticTree) -> None:
     """A copy has the same state and is independent."""
-    tree.change_request("a", Resource(cpu=9), non_preemptible=Resource(cpu=4))
-    tree.change_used("a", Resource(cpu=6))
+    tree.change_request("a", Resource(cpu=9))
+    tree.change_used("a", Resource(cpu=6), non_preemptible=Resource(cpu=4))
     twin = tree.copy()
     twin.change_request("a", Resource(cpu=1))
 

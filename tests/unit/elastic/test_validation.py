@@ -20,7 +20,8 @@ from ugm.elastic import (
     Pod,
     Refusal,
 )
-from ugm.elastic.runtime import GroupNode, ResourceNode
+from ugm.elastic.runtime import ResourceNode
+from ugm.elastic.tree import GroupNode
 
 MOST = Resource(vcore=100_000, memory=2**30)
 HALF = Resource(vcore=50_000)
