@@ -40,6 +40,7 @@ __all__ = ["UNLIMITED", "ChildShares", "ResourceNode"]
 UNLIMITED: Final = 1 << 128
 
 
+_name: Final = attrgetter("name")
 _requested: Final = attrgetter("limited_request")
 _minimum: Final = attrgetter("min")
 
@@ -54,7 +55,7 @@ class ChildShares:
     """
 
     scales: bool = True
-    _children: dict[str, ResourceNode] = field(default_factory=dict, init=False)
+    _children: list[ResourceNode] = field(default_factory=list, init=False)
     #: The sum of the configured minimums.
     mins: int = field(default=0, init=False)
     #: The sum of the shares before the rounds, if minimums are not scaled.
@@ -65,7 +66,8 @@ class ChildShares:
     _weights: int = field(default=0, init=False)
     #: The hungry children in order of names, and their weights; None if out of date.
     _hungry: tuple[list[ResourceNode], list[int]] | None = field(default=None, init=False)
-    #: The amount that the last first round divided among them, and their parts. It does not depend on their requests.
+    #: The amount that the last first round divided among them, and what they needed afterwards; at most 0 if they had
+    #: enough. Negative if it is out of date.
     _first_round: tuple[int, list[int]] = field(default=(-1, []), init=False)
     #: The amount that the last computation divided, and the needs that it left; negative if it is out of date.
     _divided: int = field(default=-1, init=False)
@@ -77,7 +79,7 @@ class ChildShares:
 
     def add(self, child: ResourceNode) -> None:
         """Add a child with a new name."""
-        self._children[child.name] = child
+        self._children.append(child)
         self.mins += child.min
         self._count(child, 1)
 
@@ -88,6 +90,8 @@ class ChildShares:
         if child.weight > 0 and child.limited_request > child.min and limited_request > child.min:
             self._needs += more
             self._shortage = None
+            if self._first_round[0] >= 0:
+                self._first_round[1][child.place] += more
             if more < left > 0:
                 self._unmet[child] = left
             else:
@@ -143,16 +147,19 @@ class ChildShares:
 
     def _divide(self, left: int) -> None:
         if self._hungry is None:
-            ordered = [child for _, child in sorted(self._children.items())]
-            hungry = [child for child in ordered if child.limited_request > child.min and child.weight > 0]
+            self._children.sort(key=_name)
+            hungry = [child for child in self._children if child.limited_request > child.min and child.weight > 0]
+            for place, child in enumerate(hungry):
+                child.place = place
             # Smaller integers take less time, and the proportions are the same.
             divisor = gcd(*[child.weight for child in hungry])
             self._hungry = hungry, [child.weight // divisor for child in hungry]
         children, weights = self._hungry
         if self._first_round[0] != left:
-            self._first_round = left, divide(left, weights)
-        needs = list(map(sub, map(_requested, children), map(_minimum, children)))
-        *_, (keys, _, _, unmet) = divide_in_rounds(self._first_round[1], children, weights, needs)
+            needs = map(sub, map(_requested, children), map(_minimum, children))
+            self._first_round = left, list(map(sub, needs, divide(left, weights)))
+        unmet = self._first_round[1]
+        *_, (keys, _, _, unmet) = [(children, weights, (), unmet), *divide_in_rounds(0, children, weights, unmet)]
         self._unmet = {child: need for child, need in zip(keys, unmet, strict=True) if need > 0}
         self._divided = left
 
@@ -179,8 +186,7 @@ class ChildShares:
 
     def sharers(self) -> list[Sharer]:
         """Return the children as arguments of `ugm.elastic.sharing.shares_of`."""
-        children = self._children.values()
-        return [Sharer(one.name, one.limited_request, one.min, one.weight, one.lends) for one in children]
+        return [Sharer(one.name, one.limited_request, one.min, one.weight, one.lends) for one in self._children]
 
 
 @final
@@ -213,6 +219,8 @@ class ResourceNode:
     #: The usage of the pods in and below the group.
     used: int = 0
     non_preemptible_used: int = 0
+    #: The position among the hungry siblings.
+    place: int = 0
     #: The node from which the amounts are shared down to this one, and the nodes on the way with their siblings.
     top: ResourceNode = field(init=False)
     path: tuple[tuple[ChildShares, ResourceNode], ...] = field(default=(), init=False)

@@ -180,8 +180,7 @@ def _rounds(available: int, runtime: dict[str, int], groups: Mapping[str, tuple[
     hungry = [name for name, (weight, most) in groups.items() if weight > 0 and runtime[name] < most]
     weights, needs = [groups[name][0] for name in hungry], [groups[name][1] - runtime[name] for name in hungry]
     left = available - sum(runtime.values())
-    parts = divide(left, weights) if left > 0 and hungry else []
-    for names, shared, given, unmet in divide_in_rounds(parts, hungry, weights, needs):
+    for names, shared, given, unmet in divide_in_rounds(left, hungry, weights, needs):
         runtime.update((name, groups[name][1] - max(need, 0)) for name, need in zip(names, unmet, strict=True))
         yield SharingRound(sum(given), sum(shared), dict(zip(names, given, strict=True)))
 
@@ -201,30 +200,31 @@ def scaled_min(available: int, minimum: int, min_sum: int) -> int:
 
 
 def divide_in_rounds(
-    parts: Sequence[int], keys: Sequence[KeyT], weights: Sequence[int], needs: Sequence[int]
+    left: int, keys: Sequence[KeyT], weights: Sequence[int], needs: Sequence[int]
 ) -> Iterator[Round[KeyT]]:
     """Divide in rounds until nothing is left or no group is hungry, and yield each round.
 
     Args:
-        parts: the parts of the first round, from `divide`; empty if there is nothing to divide.
-        keys: the hungry groups, in order of names.
+        left: the amount to divide.
+        keys: the groups, in order of names.
         weights: their weights, all positive.
-        needs: how much each needs, all positive.
+        needs: how much each needs. A group with a negative amount is not hungry, and returns that amount at first.
 
-    >>> [round[3] for round in divide_in_rounds(divide(45, [60, 50, 80]), "BCD", [60, 50, 80], [5, 20, 35])]
+    >>> [round[3] for round in divide_in_rounds(45, "BCD", [60, 50, 80], [5, 20, 35])]
     [[-9, 8, 16], [5, 10]]
     """
-    while parts:
+    while True:
+        hungry, left = list(map(gt, needs, repeat(0))), left - sum(needs)
+        keys, weights = list(compress(keys, hungry)), list(compress(weights, hungry))
+        needs = list(compress(needs, hungry))
+        left += sum(needs)
+        if left <= 0 or not keys:
+            return
+        parts, left = divide(left, weights), 0
         needs = list(map(sub, needs, parts))
         yield keys, weights, parts, needs
         if min(needs) > 0:
-            break
-        hungry, left = list(map(gt, needs, repeat(0))), -sum(needs)
-        keys, weights = list(compress(keys, hungry)), list(compress(weights, hungry))
-        needs = list(compress(needs, hungry))
-        # What the satisfied groups return: their needs are negative now.
-        left += sum(needs)
-        parts = divide(left, weights) if left and keys else ()
+            return
 
 
 def divide(amount: int, weights: Sequence[int]) -> list[int]:
