@@ -273,13 +273,17 @@ def status(tree: ElasticTree, group: str) -> GroupStatus:
     node = tree.node(group)
     configured = None if node.parent is None else node.group
     borrowed = {resource: each.borrowed() for resource, each in node.resources.items()}
-    reads = (tree.child_request, tree.request, tree.limited_request, tree.used, tree.runtime, tree.scaled_min)
     return GroupStatus(
         group,
         node.parent.name if node.parent else "",
         configured.min if configured else _NOTHING,
         configured.max if configured else _NOTHING,
-        *(read(group) for read in reads),
+        tree.child_request(group),
+        tree.request(group),
+        tree.limited_request(group),
+        tree.used(group),
+        tree.runtime(group),
+        tree.scaled_min(group),
         Resource({resource: amount for resource, amount in borrowed.items() if amount > 0}),
         Resource({resource: -amount for resource, amount in borrowed.items() if amount < 0}),
     )

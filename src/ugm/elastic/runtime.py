@@ -9,16 +9,17 @@ down.
 
 *Many reads between changes.* A scheduler reads the runtime of a group before every pod, while other groups change their
 requests all the time. `ChildShares` keeps sums over the children: minimums, floors, and the needs of the hungry
-children. If nothing is left, or enough for all the needs, these sums determine the share of a child. A child whose part
-of the first round is enough needs no other rounds. Otherwise all rounds are computed for all hungry children at once
-(`divide_in_rounds`), and what they leave unsatisfied is kept until it can have changed. If a child that stays
-unsatisfied requests more or less, the shares of the others do not change. Every read returns the same as `share` for
-the current requests.
+children. If nothing is left, or enough for all the needs, these sums determine the share of a child. Otherwise the
+rounds are computed for all hungry children (`divide_in_rounds`) until the child is satisfied. The parts of the first
+round do not depend on requests, so what they leave is kept. What the last round leaves is kept until it can have
+changed: if a child that stays unsatisfied requests more or less, the shares of the others do not change. Every read
+returns the same as `share` for the current requests.
 """
 
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
+from itertools import chain
 from math import gcd
 from operator import attrgetter, sub
 from typing import Final, final
@@ -138,14 +139,20 @@ class ChildShares:
         least, left = self.least_share(child, available), available - self.floors
         if least >= child.limited_request or child.weight <= 0 or left <= 0:
             return least
-        if left != self._divided:
-            self._divide(left)
-        return child.limited_request - self._unmet.get(child, 0)
+        if left == self._divided:
+            return child.limited_request - max(self._unmet.get(child, 0), 0)
+        (children, weights), needs = self._hungry_children(), self._after_first_round(left)
+        first = children, weights, (), needs
+        for keys, _, _, unmet in chain([first], divide_in_rounds(0, children, weights, needs)):
+            if (need := unmet[keys.index(child)]) <= 0:
+                return child.limited_request
+        self._unmet, self._divided = dict(zip(keys, unmet, strict=True)), left
+        return child.limited_request - need
 
     def _is_short(self, available: int) -> bool:
         return self.scales and is_short(available, self.mins, self.floors + self._needs)
 
-    def _divide(self, left: int) -> None:
+    def _hungry_children(self) -> tuple[list[ResourceNode], list[int]]:
         if self._hungry is None:
             self._children.sort(key=_name)
             hungry = [child for child in self._children if child.limited_request > child.min and child.weight > 0]
@@ -154,14 +161,14 @@ class ChildShares:
             # Smaller integers take less time, and the proportions are the same.
             divisor = gcd(*[child.weight for child in hungry])
             self._hungry = hungry, [child.weight // divisor for child in hungry]
-        children, weights = self._hungry
+        return self._hungry
+
+    def _after_first_round(self, left: int) -> list[int]:
         if self._first_round[0] != left:
+            children, weights = self._hungry_children()
             needs = map(sub, map(_requested, children), map(_minimum, children))
             self._first_round = left, list(map(sub, needs, divide(left, weights)))
-        unmet = self._first_round[1]
-        *_, (keys, _, _, unmet) = [(children, weights, (), unmet), *divide_in_rounds(0, children, weights, unmet)]
-        self._unmet = {child: need for child, need in zip(keys, unmet, strict=True) if need > 0}
-        self._divided = left
+        return self._first_round[1]
 
     def _in_shortage(self, available: int) -> SharingResult:
         if self._shortage is None or self._shortage.available != available:
