@@ -233,15 +233,6 @@ class VictimSearch:
                 victims.remove(needless)
         return victims
 
-    def objection(self) -> str | None:
-        """Return the reason why the candidates are not the victims that the rules choose; None if they are."""
-        victims = self.run()
-        if victims is None:
-            protected = ", ".join(map(str, protected_counts([self], Victims())))
-            return f"its victims may not be evicted, or do not suffice: {protected}"
-        needless = [name for name in self.candidates if name not in victims.chosen]
-        return f"the eviction of {needless[0]!r} is no longer needed" if needless else None
-
     # The parts of a plan
 
     def entitled(self, victims: Victims) -> tuple[Guarantee, ...]:
@@ -284,11 +275,18 @@ class ReclaimPlanning(SubjectQueries):
             application, query, lambda query: self._plan(subject, query, nodes), lambda plan: len(plan.victims)
         )
 
-    def _plan(self, subject: Subject, query: AllocationRequest, nodes: Mapping[str, Resource] | None) -> ReclaimPlan:
+    def _plan(
+        self,
+        subject: Subject,
+        query: AllocationRequest,
+        nodes: Mapping[str, Resource] | None,
+        only: Container[str] | None = None,
+    ) -> ReclaimPlan:
+        """Return a plan; with *only*, one that evicts no other allocations than these, which count as running."""
         request = self._request(subject, query)
         _, _, usage, _, priority, preemptible, duration, *_ = query
         made = ReclaimPlan(_plain(subject), usage, priority, preemptible, ReclaimOutcome.FITS, duration=duration)
-        terminating = list(self._state.terminating_rows().values())
+        terminating = [row for name, row in self._state.terminating_rows().items() if only is None or name not in only]
         places = [_Place()] if nodes is None else [_Place(name, free) for name, free in sorted(nodes.items())]
         for outcome, leaving in ((ReclaimOutcome.FITS, []), (ReclaimOutcome.AWAITS_TERMINATING, terminating)):
             missing = self._shortage(request, leaving)
@@ -300,7 +298,7 @@ class ReclaimPlanning(SubjectQueries):
             return replace(made, outcome=ReclaimOutcome.NEVER)
         if any(violation.kind in _BLOCKING or violation.resource is None for violation in missing):
             return replace(made, outcome=ReclaimOutcome.BLOCKED)
-        searches = [(one, self._search(request, missing, terminating, one)) for one in places]
+        searches = [(one, self._search(request, missing, terminating, one, only)) for one in places]
         found = [(place, search, victims) for place, search in searches if (victims := search.run()) is not None]
         if not found:
             entitled = dict.fromkeys(one for _, search in searches for one in search.entitled(Victims()))
@@ -349,7 +347,7 @@ class ReclaimPlanning(SubjectQueries):
         missing: Sequence[Violation],
         leaving: Sequence[Allocation],
         place: _Place,
-        only: Container[str] | None = None,
+        only: Container[str] | None,
     ) -> VictimSearch:
         """Return the search among the allocations of other groups in a place, or those of them that *only* contains."""
         candidates: dict[str, ReclaimCandidate] = {}
@@ -416,20 +414,16 @@ class ReclaimPlanning(SubjectQueries):
             if row is not None and (self._facts_of(row) != victim[:-1] or plan.node not in {None, row.node}):
                 return f"allocation {victim.allocation_id!r} has changed"
         query = AllocationRequest("", "", plan.usage, False, plan.priority, plan.preemptible, plan.duration)  # noqa: FBT003 - no placeholder
+        released = (one.usage for one in plan.victims if one.allocation_id not in victims)
+        free = sum_of((plan.free_on_node or Resource(), *released))
         try:
-            request = self._request(plan.subject, query)
+            again = self._plan(plan.subject, query, None if plan.node is None else {plan.node: free}, victims)
         except RequestError as error:
             return str(error)
-        leaving = [row for name, row in self._state.terminating_rows().items() if name not in victims]
-        missing, place = self._shortage(request, leaving), _Place(plan.node, plan.free_on_node)
-        if place.free is not None:
-            released = (one.usage for one in plan.victims if one.allocation_id not in victims)
-            place = _Place(plan.node, sum_of((place.free, *released)))
-        if not missing and not self._lacking(request, place, leaving):
-            return "the request fits without evicting the remaining victims"
-        search = self._search(request, missing, leaving, place, only=victims)
-        foreign = [name for name in victims if name not in search.candidates]
-        return f"allocation {foreign[0]!r} no longer belongs to another group" if foreign else search.objection()
+        if not again:
+            return "; ".join(map(str.strip, str(again).splitlines()))
+        needless = [name for name in victims if name not in again.allocation_ids]
+        return f"the eviction of {needless[0]!r} is no longer needed" if needless else None
 
 
 def _order_of(place: _Place, victims: Victims) -> tuple[list[int], int, str]:
