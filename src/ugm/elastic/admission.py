@@ -133,7 +133,11 @@ class GroupAdmission:
 
     def _above(self, group: GroupNode) -> list[GroupNode]:
         """Return the groups above a group that limit it too, without the root."""
-        return list(group.path())[1:-1] if self.rules.check_parents else []
+        found: list[GroupNode] = []
+        while self.rules.check_parents and group.above is not None and group.above.parent is not None:
+            group = group.above
+            found.append(group)
+        return found
 
     def _group_violations(self, group: GroupNode, requested: _Requested) -> Iterator[Violation]:
         kind = RuntimeViolation if self.rules.by_runtime else Violation

@@ -105,8 +105,6 @@ class ElasticModel(ReportingModel):
         if type(unrestricted) is not bool:
             raise RequestError("unrestricted", unrestricted, "expected True or False")
         self.quota: Final = quota
-        #: The last state of each group.
-        self._known: dict[str, JsonMapping] = {}
         #: The names of all pods that are claims. After an interruption it may include pods that no longer exist.
         self._claims: Final[set[str]] = set()
         #: The number of charges, used as the start time of pods.
@@ -204,19 +202,13 @@ class ElasticModel(ReportingModel):
         return self.quota.all_limits()
 
     def capture_state(self) -> Callable[[], JsonMapping]:
-        """Copy the groups; the returned function computes their runtimes.
-
-        The states share the groups that have not changed, so they must not be modified.
-        """
+        """Copy the groups; the returned function computes their runtimes."""
         copy = self.quota.tree.copy()
-
-        def state() -> JsonMapping:
-            states = {node.name: status(copy, node.name).to_dict() for node in copy.root.walk()}
-            known = self._known
-            self._known = {name: known[name] if known.get(name) == one else one for name, one in states.items()}
-            return {"kind": "elastic", "total": dict(copy.total), "groups": list(self._known.values())}
-
-        return state
+        return lambda: {
+            "kind": "elastic",
+            "total": dict(copy.total),
+            "groups": [status(copy, node.name).to_dict() for node in copy.root.walk()],
+        }
 
     def state(self) -> JsonMapping:
         """Return the total of the cluster, and the status of every group, every parent before its children."""

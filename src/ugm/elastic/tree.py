@@ -78,6 +78,11 @@ class GroupNode:
             self.tree.build()
         return self.built
 
+    @property
+    def above(self) -> GroupNode | None:
+        """The group that receives the requests of this one: for a built-in group, the root in any case."""
+        return self.tree.root if self.parent is not None and self.name in BUILT_IN else self.parent
+
     def amounts(self, field: str) -> Resource:
         """Return a field of the nodes of all resources, without zeros."""
         return Resource({name: amount for name, node in self.resources.items() if (amount := getattr(node, field))})
@@ -221,7 +226,7 @@ class ElasticTree:
         """Add a group, or replace the group of the same name. Its child groups and pods stay with it.
 
         Takes time proportional to the depth of the group; the next read takes time proportional to the number of
-        groups. The limits of the root have no effect, and built-in groups are always below the root.
+        groups. The limits of the root have no effect.
 
         Raises:
             GroupError: the parent is unknown or below the group itself. Nothing has changed.
@@ -257,8 +262,6 @@ class ElasticTree:
                 del self.listed[namespace]
 
     def _parent_for(self, group: ElasticGroup) -> GroupNode:
-        if group.name in BUILT_IN:
-            return self.root
         parent = self.nodes.get(parent_of(group))
         if parent is None:
             raise GroupError((Refusal(group.name, "parent_not_found", f"there is no group {group.parent!r}"),))
@@ -310,10 +313,10 @@ class ElasticTree:
         names = {group.name: _named(group) for group in groups}
         names[ROOT_GROUP] |= self._total.amounts.keys()
         for group in reversed(groups):
-            if group.parent is not None:
-                names[group.parent.name] |= names[group.name]
+            if group.above is not None:
+                names[group.above.name] |= names[group.name]
         for group in groups:
-            above = {} if group.parent is None else group.parent.built
+            above = {} if group.above is None else group.above.built
             is_open = group.group is None or group is self.root
             group.built = {
                 resource: ResourceNode(

@@ -5,7 +5,8 @@ in which they joined. A consumer that is preempted in one tree leaves all trees 
 asked, so that the next tree has that room as well.
 
 Undo: a `Change` has the previous places of all consumers that it has touched. If one tree rejects the request, all
-trees are restored, order included. If an exception interrupts a change, the trees are rebuilt as they were before.
+trees are restored, order included. If an exception interrupts a change, the next change rebuilds the trees as they were
+before.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
-from typing import Final, ParamSpec, TypeAlias, TypeVar, final
+from typing import Final, TypeAlias, TypeVar, final
 
 from ugm.engine_lock import OwnedLock
 from ugm.errors import RequestError
@@ -25,7 +25,6 @@ from ugm.quotatree.documents import TreeCache
 
 __all__ = ["Change", "Forest", "ManagedTree", "Mode", "Registry"]
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _Requests: TypeAlias = "list[tuple[ManagedTree, TreeRequest]]"
@@ -75,44 +74,40 @@ class Change:
         return trees == [tree for tree, _ in self._before] and all(tree.version is self._version for tree in trees)
 
     @property
-    def moves_nothing(self) -> bool:
+    def _moves_nothing(self) -> bool:
         """True if every consumer is at its previous node, possibly at another position of the order."""
         return all(one.node is node for tree, _ in self._before for one, (node, _) in tree.log.items())
 
-    def run(self, action: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make the change. If an exception interrupts it, nothing has changed."""
-        try:
-            result = action(*args, **kwargs)
-            self._logs = [tree.log for tree, _ in self._before]
-            for tree, _ in self._before:
-                tree.log = {}
-                tree.version = self._version
-        except BaseException:
-            self._recover()
-            raise
+    def run(self, action: Callable[[], T]) -> T:
+        """Make the change."""
+        for tree, _ in self._before:
+            if tree.log:
+                # An exception has interrupted the last change.
+                tree.recover()
+        result = action()
+        self._logs = [tree.log for tree, _ in self._before]
+        for tree, _ in self._before:
+            tree.log = {}
+            tree.version = self._version
         return result
 
-    def _recover(self) -> None:
-        for at, (tree, version) in enumerate(self._before):
-            tree.log = self._logs[at] if self._logs else tree.log
-            tree.recover()
-            tree.version = version
+    def run_if_granted(self, action: Callable[[], AllocationResponse]) -> AllocationResponse:
+        """Make the change; if its request is rejected, undo everything but a change of the order."""
 
-    def take_back(self) -> None:
-        """Restore the trees in the middle of the change."""
-        for tree, _ in self._before:
-            tree.undo(tree.log)
-            tree.log.clear()
+        def granted() -> AllocationResponse:
+            response = action()
+            if response.rejection is not None and not self._moves_nothing:
+                for tree, _ in self._before:
+                    tree.undo()
+            return response
+
+        return self.run(granted)
 
     def undo(self) -> None:
-        """Restore the trees, order included. Takes effect as a whole even if it is interrupted."""
-        try:
-            for (tree, version), log in zip(self._before, self._logs, strict=True):
-                tree.undo(log)
-                tree.version = version
-        except BaseException:
-            self._recover()
-            raise
+        """Restore the trees, order included."""
+        for (tree, version), log in zip(self._before, self._logs, strict=True):
+            tree.log, tree.version = log, version
+            tree.undo()
 
 
 class Forest:
@@ -214,9 +209,7 @@ class Forest:
             RequestError: as for `require_new`.
         """
         requests, change = self.require_new(info), Change(self)
-        return change.run(
-            self._all_or_none, change, partial(self._grant, info, requests, preempting=preempting)
-        ), change
+        return change.run_if_granted(lambda: self._grant(info, requests, preempting=preempting)), change
 
     def force(self, info: ConsumerInfo, *, fallback: bool = False) -> tuple[AllocationResponse, Change]:
         """Allocate a consumer at its groups regardless of the quotas, or on no tree.
@@ -229,15 +222,7 @@ class Forest:
             RequestError: as for `require_new`.
         """
         requests, change = self.require_new(info), Change(self)
-        return change.run(self._all_or_none, change, partial(self._force, info, requests, fallback=fallback)), change
-
-    @staticmethod
-    def _all_or_none(change: Change, grant: Callable[[], AllocationResponse]) -> AllocationResponse:
-        """Grant a request on all trees. If it is rejected, undo everything but a change of the order."""
-        response = grant()
-        if response.rejection is not None and not change.moves_nothing:
-            change.take_back()
-        return response
+        return change.run_if_granted(lambda: self._force(info, requests, fallback=fallback)), change
 
     def _grant(self, info: ConsumerInfo, requests: _Requests, *, preempting: bool) -> AllocationResponse:
         """Allocate a consumer. A rejection leaves changes behind."""
@@ -273,7 +258,7 @@ class Forest:
     def refund(self, consumer_id: str) -> Change:
         """Release a consumer on all trees, as a change that can be undone."""
         change = Change(self)
-        change.run(self._release, consumer_id)
+        change.run(lambda: self._release(consumer_id))
         return change
 
     def _release(self, consumer_id: str) -> None:

@@ -297,15 +297,15 @@ class QuotaTree:
 
     # Undo
 
-    def undo(self, log: Places) -> None:
+    def undo(self) -> None:
         """Return every logged consumer to its previous place, order included."""
-        for consumer in log:
+        for consumer in self.log:
             if consumer.node is not None:
                 _charge(consumer, consumer.node, -1)
                 consumer.node.remove(consumer)
             self.consumers.pop(consumer.id, None)
         touched = set()
-        for consumer, (node, sequence) in log.items():
+        for consumer, (node, sequence) in self.log.items():
             if node is not None:
                 _charge(consumer, node, 1)
                 node.append(consumer, sequence)
@@ -313,6 +313,7 @@ class QuotaTree:
                 touched.add(node)
         for node in touched:
             node.sort()
+        self.log = {}
 
     def put_back(self, consumer_id: str, victims: Iterable[str]) -> None:
         """Release a consumer and allocate its victims again, as in MCAD when another tree of a forest rejects.

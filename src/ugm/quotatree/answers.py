@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ugm.decision import Violation
@@ -283,15 +282,13 @@ class TreeView(NamedTuple):
         """All consumers of the tree, by id."""
         return {consumer.consumer_id: consumer for node in self.nodes for consumer in node.consumers}
 
-    def to_dict(self, known: Mapping[str, dict[str, object]] = MappingProxyType({})) -> dict[str, Any]:
-        """Return the tree for JSON.
-
-        Args:
-            known: earlier nodes by name. The result shares those that have not changed.
-        """
-        states = {node.name: node.to_dict() for node in self.nodes}
-        nodes = [known[name] if known.get(name) == state else state for name, state in states.items()]
-        return {"name": self.name, "resources": list(self.resources), "nodes": nodes}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the tree for JSON."""
+        return {
+            "name": self.name,
+            "resources": list(self.resources),
+            "nodes": [node.to_dict() for node in self.nodes],
+        }
 
 
 def _plain(value: object) -> object:

@@ -110,8 +110,6 @@ class _Model(ReportingModel):
         self._homes: Mapping[str, Sequence[tuple[str, str]]] = {}
         #: The next claims that are not charged yet.
         self._expected: set[str] = set()
-        #: The last state of each tree, with its nodes by name.
-        self._known: dict[str, dict[str, dict[str, object]]] = {}
         if self._unknown({}) is not None:
             raise RequestError(
                 f"{self._kind.removeprefix('quota ')}_name", name, f"there is no such {self._kind}", "object-unknown"
@@ -343,19 +341,9 @@ class _Model(ReportingModel):
 
     @locked
     def capture_state(self) -> Callable[[], JsonMapping]:
-        """Copy the trees; the returned function converts them to plain data.
-
-        The states share the nodes that have not changed, so they must not be modified.
-        """
-        views = [(managed.name, managed.tree.view()) for managed in self._managed()]
-        mode = self._registry.mode.value
-
-        def state() -> JsonMapping:
-            states = {name: view.to_dict(self._known.get(name, {})) for name, view in views}
-            self._known = {name: {node["name"]: node for node in one["nodes"]} for name, one in states.items()}
-            return {"kind": "quota trees", "mode": mode, "trees": list(states.values())}
-
-        return state
+        """Copy the trees; the returned function converts them to plain data."""
+        mode, views = self._registry.mode.value, [managed.tree.view() for managed in self._managed()]
+        return lambda: {"kind": "quota trees", "mode": mode, "trees": [view.to_dict() for view in views]}
 
     def state(self) -> JsonMapping:
         """Return the mode of the manager, and all trees with their consumers."""

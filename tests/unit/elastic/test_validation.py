@@ -12,6 +12,7 @@ import pytest
 from ugm import Resource, UgmError
 from ugm.elastic import (
     DEFAULT_GROUP,
+    ROOT_GROUP,
     SYSTEM_GROUP,
     ElasticGroup,
     ElasticQuota,
@@ -217,3 +218,14 @@ def test_the_default_group_takes_pods_even_as_a_parent(quota: ElasticQuota) -> N
         quota.expect(Pod(name, HALF, group))
 
     assert len(quota.pods_in(DEFAULT_GROUP)) == 3
+
+
+def test_default_group_below_another(quota: ElasticQuota) -> None:
+    """The default group may be below another group, which does not count its pods."""
+    quota.create(ElasticGroup("idle", max=MOST, is_parent=True))
+    quota.create(ElasticGroup(DEFAULT_GROUP, "idle", max=MOST))
+    quota.adopt(Pod("p", HALF))
+
+    assert refused(quota.delete, "idle") == [f"{DEFAULT_GROUP!r} is below it [has_children]"]
+    assert quota.tree.used("idle") == Resource()
+    assert quota.tree.used(ROOT_GROUP) == HALF
