@@ -288,11 +288,10 @@ class ElasticQuota:
             self._count_usage(tracked, sign)
 
     def _count_request(self, tracked: TrackedPod, sign: int) -> None:
-        self.tree.count_request(tracked.node, _times(sign, tracked.pod.usage))
+        self.tree.count_request(tracked.node, tracked.pod.usage, sign)
 
     def _count_usage(self, tracked: TrackedPod, sign: int) -> None:
-        pod = tracked.pod
-        self.tree.count_used(tracked.node, _times(sign, pod.usage), _times(sign, pod.non_preemptible))
+        self.tree.count_used(tracked.node, tracked.pod.usage, tracked.pod.non_preemptible, sign)
 
     def verify(self) -> None:
         """Recompute all requests and usage from the pods, and all sums and runtimes from these.
@@ -431,14 +430,12 @@ class ElasticQuota:
 
         The system group and the root are never reported.
         """
-        found = []
-        for name in sorted(self.tree.nodes):
-            if name not in (ROOT_GROUP, SYSTEM_GROUP):
-                used = self.tree.used(name)
-                for resource, limit in self.tree.limit(name).amounts.items():
-                    if used.get(resource, 0) > limit:
-                        found.append(Violation(GROUP, name, "", "", resource, limit, used[resource], 0))
-        return tuple(found)
+        return tuple(
+            Violation(GROUP, name, "", "", resource, limit, node.used, 0)
+            for name in sorted(self.tree.nodes.keys() - {ROOT_GROUP, SYSTEM_GROUP})
+            for resource, node in self.tree.nodes[name].resources.items()
+            if node.is_limited and node.used > (limit := node.runtime())
+        )
 
     def plan_revoke(self, group: str) -> RevokePlan:
         """Return the pods of a group to evict so that it uses no more than its runtime. Changes nothing.
@@ -500,10 +497,6 @@ def _refuse(group: str, broken: Iterable[BrokenRule]) -> None:
     found = tuple(Refusal(group, rule, reason) for rule, reason in broken)
     if found:
         raise GroupError(found)
-
-
-def _times(sign: int, amounts: Resource) -> Resource:
-    return amounts if sign > 0 else Resource({name: -amount for name, amount in amounts.amounts.items()})
 
 
 # The quota that a configuration declares

@@ -366,10 +366,11 @@ class ElasticTree:
         _require_valid("request", group, group.requested, delta)
         self.count_request(group, delta)
 
-    def count_request(self, group: GroupNode, delta: Resource) -> None:
-        """Do the same for a change that is known to be valid."""
+    def count_request(self, group: GroupNode, delta: Resource, sign: int = 1) -> None:
+        """Do the same for a change that is known to be valid; subtract it if *sign* is -1."""
         nodes, requested = group.built if self.is_built else {}, group.requested
-        for resource, amount in delta.amounts.items():
+        for resource, more in delta.amounts.items():
+            amount = sign * more
             _add(requested, resource, amount)
             node = nodes.get(resource)
             if node is not None and node.is_counted:
@@ -392,11 +393,11 @@ class ElasticTree:
         _require_valid("use", group, group.used, delta, non_preemptible)
         self.count_used(group, delta, non_preemptible)
 
-    def count_used(self, group: GroupNode, delta: Resource, non_preemptible: Resource) -> None:
-        """Do the same for a change that is known to be valid."""
+    def count_used(self, group: GroupNode, delta: Resource, non_preemptible: Resource, sign: int = 1) -> None:
+        """Do the same for a change that is known to be valid; subtract it if *sign* is -1."""
         nodes = group.built if self.is_built else {}
-        for resource, amount in delta.amounts.items():
-            fixed = non_preemptible.amounts.get(resource, 0)
+        for resource, more in delta.amounts.items():
+            amount, fixed = sign * more, sign * non_preemptible.amounts.get(resource, 0)
             _add(group.used, resource, amount)
             _add(group.non_preemptible_used, resource, fixed)
             node = nodes.get(resource)
