@@ -59,6 +59,7 @@ class CandidateOrder:
         priority: the priority.
         sources: the classes that take part, by queue path; those of other priorities are left out.
         takes_part: returns whether a class still takes part.
+        is_by_submission: whether the age of the applications alone decides.
     """
 
     def __init__(
@@ -70,6 +71,8 @@ class CandidateOrder:
         priority: int,
         sources: Sequence[Mapping[str, Iterable[RequestClass]]],
         takes_part: Callable[[RequestClass], bool],
+        *,
+        is_by_submission: bool,
     ) -> None:
         self._state: Final = state
         self._settings: Final = settings
@@ -89,8 +92,8 @@ class CandidateOrder:
         #: The last granted request of each application and queue.
         self._granted: Final[dict[str, WaitingRequest]] = {}
         self._is_only_priority: Final = len(requests.priorities) == 1
-        #: Whether the age of the applications alone decides, so that all candidates are in one heap.
-        self._is_flat: Final = self._is_only_priority and settings.is_by_submission and not requests.is_nested
+        #: Whether all candidates are in one heap.
+        self._is_flat: Final = is_by_submission
         if self._is_flat:
             classes = chain.from_iterable(chain.from_iterable(source.values() for source in sources))
             heap = self._heaps[ROOT] = [(0, one.requests[0], 0, one) for one in classes]

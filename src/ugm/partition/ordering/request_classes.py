@@ -35,6 +35,8 @@ __all__ = ["BlockingLimit", "Owner", "RequestClass", "RequestClasses", "WaitingR
 Owner: TypeAlias = tuple[str, str]
 
 _NOTHING: Final[Mapping[str, int]] = {}
+#: The owner of limits that may have room after any change.
+_UNKNOWN: Final[Owner] = ("", "")
 _OWN_LIMITS: Final = frozenset((TrackingType.USER, TrackingType.GROUP, TrackingType.QUEUE))
 
 
@@ -59,10 +61,11 @@ class BlockingLimit:
         resource: the resource that a limit of a quota model is about.
         queue_path: the queue of a limit without a counter.
         classes: the classes that it has denied last, by queue path.
+        first: the first request of each of these classes, in their order.
         is_open: whether it may have room for the size.
     """
 
-    __slots__ = ("classes", "counter", "is_open", "owner", "queue_path", "resource", "size")
+    __slots__ = ("classes", "counter", "first", "is_open", "owner", "queue_path", "resource", "size")
 
     def __init__(
         self,
@@ -79,12 +82,22 @@ class BlockingLimit:
         self.resource: Final = resource
         self.queue_path: Final = queue_path
         self.classes: Final[dict[str, dict[RequestClass, None]]] = {}
+        self.first: Final[list[tuple[WaitingRequest, RequestClass]]] = []
         self.is_open: bool = False
 
     def add(self, found: RequestClass) -> None:
         """Add a class that the limit has denied last."""
         found.limit = self
         self.classes.setdefault(found.queue_path, {})[found] = None
+        insort(self.first, (found.requests[0], found))
+
+    def remove(self, found: RequestClass) -> None:
+        """Remove a class."""
+        path = found.queue_path
+        del self.classes[path][found]
+        if not self.classes[path]:
+            del self.classes[path]
+        del self.first[bisect_left(self.first, (found.requests[0], found))]
 
     def key(self) -> tuple[object, ...]:
         """Return a value that two limits have in common if they deny the same requests."""
@@ -227,17 +240,21 @@ class RequestClasses:
         self._remove(*self._by_id[allocation_id])
         self.offered.add(allocation_id)
 
-    def return_offered(self) -> None:
-        """Let all woken requests take part again."""
-        for name in self.offered:
+    def return_offered(self, allocation_ids: Iterable[str]) -> None:
+        """Let woken requests take part again."""
+        for name in list(allocation_ids):
             self._insert(*self._by_id[name])
-        self.offered.clear()
+            self.offered.remove(name)
 
     # Blocked classes
 
     def open_by_queue(self) -> list[Mapping[str, Iterable[RequestClass]]]:
         """Return the classes that may fit, by queue path, for each limit that is open."""
         return [limit.classes for limit in self._open if limit.classes]
+
+    def first_open(self) -> RequestClass | None:
+        """Return the class that may fit with the first request of all; None if no class may fit."""
+        return min((limit.first[0] for limit in self._open if limit.first), default=(None, None))[1]
 
     @property
     def has_open(self) -> bool:
@@ -273,10 +290,8 @@ class RequestClasses:
 
     def _take_out(self, found: RequestClass) -> None:
         """Take a class out of its limit, which is forgotten if it is the last one."""
-        limit, path = found.limit, found.queue_path
-        del limit.classes[path][found]
-        if not limit.classes[path]:
-            del limit.classes[path]
+        limit = found.limit
+        limit.remove(found)
         if limit.classes or limit is self._untested:
             return
         self._open.pop(limit, None)
@@ -285,15 +300,18 @@ class RequestClasses:
         if not known[limit.owner]:
             del known[limit.owner]
 
-    def limit_of(self, application: Application, denial: Violation, size: Resource) -> BlockingLimit | None:
-        """Return the limit that has denied a size; None if it is unknown when it has room again."""
+    def limit_of(self, application: Application, denial: Violation | None, size: Resource) -> BlockingLimit:
+        """Return the limit that has denied a size; one without an owner if it is unknown when it has room again."""
+        unknown = BlockingLimit(_UNKNOWN, size)
+        if denial is None:
+            return unknown
         kind, name, path, _, resource, *_, requested = denial
         if kind in _OWN_LIMITS:
             chain = () if resource is None else self._state.holding_of(application).chain()
             owned = (one for one in chain if (one.queue_path, one.owner.name, one.owner.kind) == (path, name, kind))
             return BlockingLimit((kind, name), size, next(owned, None), queue_path=path)
         room = None if resource is None else self._models.room(kind, name, resource)
-        return None if room is None or room >= requested else BlockingLimit((kind, name), size, resource=resource)
+        return unknown if room is None or room >= requested else BlockingLimit((kind, name), size, resource=resource)
 
     def owners(self, application_id: str) -> list[Owner]:
         """Return the owners of the limits that an application has used when it was followed last."""
@@ -301,8 +319,8 @@ class RequestClasses:
         return [] if facts is None else owners_of(facts.user, facts.group, facts.queue_path)
 
     def reopen(self, owners: Collection[Owner]) -> None:
-        """Open the classes of the limits of some owners, and of quota models, that may have room."""
-        for owner in owners:
+        """Open the classes of the limits of some owners, of quota models, and of unknown ones, that may have room."""
+        for owner in (_UNKNOWN, *owners):
             self._open_limits(self._limits.get(owner, {}))
         for limits in self._limits_of_models.values():
             self._open_limits(limits)
@@ -351,7 +369,8 @@ class RequestClasses:
 
     def _add(self, application_id: str, facts: _Facts, row: Allocation) -> None:
         name = row.allocation_id
-        key = (*facts[1:5], application_id if facts.is_single else "", row.usage, row.priority)
+        duration = row.duration if self._models.may_deny else None
+        key = (*facts[1:5], application_id if facts.is_single else "", row.usage, row.priority, duration)
         found = self._classes.get(key) or RequestClass(key, row, facts.queue_path, self._untested)
         request = WaitingRequest(facts.number, self._state.tables.requests[name].number, row)
         self._by_id[name] = found, request
@@ -385,15 +404,27 @@ class RequestClasses:
         found = self._classes.setdefault(found.key, found)
         self._by_id[request.row.allocation_id] = found, request
         if not found.requests:
+            found.requests.append(request)
             self._untested.add(found)
-        insort(found.requests, request)
+        elif request > found.requests[0]:
+            insort(found.requests, request)
+        else:
+            found.limit.remove(found)
+            found.requests.insert(0, request)
+            found.limit.add(found)
 
     def _remove(self, found: RequestClass, request: WaitingRequest) -> None:
-        del found.requests[bisect_left(found.requests, request)]
-        if found.requests:
-            return
-        del self._classes[found.key]
-        self._take_out(found)
+        position = bisect_left(found.requests, request)
+        if position:
+            del found.requests[position]
+        elif len(found.requests) == 1:
+            self._take_out(found)
+            found.requests.clear()
+            del self._classes[found.key]
+        else:
+            found.limit.remove(found)
+            del found.requests[0]
+            found.limit.add(found)
 
 
 def _discard(lists: dict[int, list[WaitingRequest]], priority: int, request: WaitingRequest) -> None:

@@ -11,8 +11,8 @@ With reservations, blocked classes that may get one are tested as well. If a gra
 differ, the whole pass decides who gets it.
 
 The cost: a search takes time in proportion to the queues with classes that may fit, and to the classes of the queues
-that it reaches; without fair queues, to all classes that may fit. A whole pass, the first search, and the first
-one after a change of queues, limits or nodes read everything.
+that it reaches; if the age of the applications alone decides, to the limits that may have room, for each request that
+is tested. A whole pass, the first search, and the first one after a change of queues, limits or nodes read everything.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ class WakeSearch:
         self._epoch: object = None
         #: The owners of the limits that the last pass has charged.
         self._charged: dict[Owner, None] = {}
+        #: The requests that the last pass has woken.
+        self._woken: list[Allocation] = []
         #: Whether the pass respects and makes reservations, and the classes that take part in one that does.
         self._is_reserving = False
         self._reserving: dict[RequestClass, None] = {}
@@ -102,25 +104,26 @@ class WakeSearch:
         Args:
             reserving: whether the pass respects and makes reservations, within a trial of them.
         """
-        self._is_reserving = reserving
+        self._is_reserving, self._woken = reserving, []
         try:
-            woken = self._pass(is_first=self._follow())
+            self._pass(is_first=self._follow())
             self._charges.refund_all()
         except BaseException:
             # The lock rebuilds what was charged.
             self.is_outdated = True
             self._charges.forget()
             raise
-        for row in woken:
+        for row in self._woken:
             self._classes.parts.forget(self._state.owner(row).row.queue_path)
-            self._classes.offer(row.allocation_id)
-        return tuple(row.request for row in woken)
+        return tuple(row.request for row in self._woken)
 
     # Passes
 
-    def _pass(self, *, is_first: bool) -> list[Allocation]:
-        """Return the requests that a pass would grant, each charged; *is_first* if nothing is known to be blocked."""
+    def _pass(self, *, is_first: bool) -> None:
+        """Wake the requests that a pass would grant, each charged; *is_first* if nothing is known to be blocked."""
         if not is_first and self._is_decided():
+            if self._is_by_submission and not self._is_reserving:
+                return self._search_by_submission()
             try:
                 return self._search()
             except UndecidedError:
@@ -134,38 +137,55 @@ class WakeSearch:
         # A request of a higher priority takes the reservation of another one, wherever it comes.
         return is_uniform or not (self._is_reserving or settings.has_offsets or settings.has_priority_last)
 
-    def _search(self) -> list[Allocation]:
-        """Return the requests that a pass would grant, each charged.
+    @property
+    def _is_by_submission(self) -> bool:
+        """True if the age of the applications alone decides the order."""
+        classes = self._classes
+        return self._settings.is_by_submission and len(classes.priorities) <= 1 and not classes.is_nested
+
+    def _search_by_submission(self) -> None:
+        """Wake the requests that a pass by the age of the applications would grant, each charged."""
+        while (found := self._classes.first_open()) is not None:
+            self._is_granted(found, found.requests[0].row)
+
+    def _search(self) -> None:
+        """Wake the requests that a pass would grant, each charged.
 
         Raises:
             UndecidedError: requests that do not fit decide about the order.
         """
-        woken, rank = list[Allocation](), cache(self._rank)
+        rank = cache(self._rank)
         if self._settings.has_shares:
             # Before the first grant.
             rank()
         for priority in sorted(self._classes.priorities, reverse=True):
             self._take_candidates()
             order = CandidateOrder(
-                self._state, self._settings, rank, self._classes, priority, self._sources(), self._takes_part
+                self._state,
+                self._settings,
+                rank,
+                self._classes,
+                priority,
+                self._sources(),
+                self._takes_part,
+                is_by_submission=self._is_by_submission,
             )
             while (first := order.pop()) is not None:
                 _, request, position, found = first
                 if found.limit.is_open and self._is_granted(found, request.row):
-                    woken.append(request.row)
                     order.grant(request)
-                    self._classes.block_again()
                     if self._is_reserving and self._reservations.have_ended():
                         # Another request may get the reservation, but none that comes earlier.
                         raise UndecidedError
                     if not (self._is_reserving or self._classes.has_open):
-                        return woken
+                        return
                     self._take_candidates()
-                elif self._is_reserving:
-                    self._reservations.note_blocked(request.row)
+                else:
+                    position += 1
+                    if self._is_reserving:
+                        self._reservations.note_blocked(request.row)
                 if found.limit.is_open:
-                    order.push(found, position + 1)
-        return woken
+                    order.push(found, position)
 
     def _take_candidates(self) -> None:
         """Note the classes that are open, or that may get a reservation, if the pass makes reservations."""
@@ -193,17 +213,18 @@ class WakeSearch:
     def _start_again(self) -> None:
         """Undo a pass that has not ended."""
         self._charges.refund_all()
+        self._classes.return_offered([row.allocation_id for row in self._woken])
+        self._woken = []
         self._classes.parts.forget_all()
         self._reopen()
         if self._is_reserving:
             self._reservations.abandon_trial()
             self._reservations.begin_trial()
 
-    def _whole_pass(self) -> list[Allocation]:
-        """Return the requests that a pass over all requests would grant, each charged."""
+    def _whole_pass(self) -> None:
+        """Wake the requests that a pass over all requests would grant, each charged."""
         state, offered = self._state, self._classes.offered
         order = PendingOrder(OrderCopy.of_pending(state, for_keys=False), {})
-        woken: list[Allocation] = []
         while self._is_reserving or self._classes.has_open:
             application = order.tree.first()
             request = None if application is None else application.next()
@@ -213,22 +234,21 @@ class WakeSearch:
             found = self._classes.class_of(row.allocation_id)
             is_open = found.limit.is_open and row.allocation_id not in offered
             if is_open and self._is_granted(found, row):
-                woken.append(row)
                 order.tree.grant(application, request)
                 continue
             order.tree.skip(application, request)
             if self._is_reserving and row.allocation_id not in offered:
                 self._reservations.note_blocked(row)
-        return woken
 
     # Decisions
 
     def _is_granted(self, found: RequestClass, row: Allocation) -> bool:
-        """Charge a request of an open class if it fits; otherwise note what blocks the class."""
+        """Charge and wake a request of an open class if it fits; otherwise note what blocks the class."""
         # A request that is older than the list of resources may have names that are not listed any more.
-        if not self._state.active_limits.request_names.allow(row.usage) or self._is_held_back(found, row):
+        if not self._state.active_limits.request_names.allow(row.usage):
+            self._classes.block(found, self._classes.limit_of(self._state.owner(row), None, row.usage))
             return False
-        if self._is_denied(found, row):
+        if self._is_held_back(found, row) or self._is_denied(found, row):
             return False
         application = self._state.applications[row.application_id]
         waiting = self._reservations.candidate(row) if self._is_reserving else None
@@ -237,6 +257,9 @@ class WakeSearch:
             self._reservations.note_trial_grant(waiting)
         owners = owners_of(application.row.user.name, application.row.group or "", found.queue_path)
         self._charged.update(dict.fromkeys(owners))
+        self._woken.append(row)
+        self._classes.offer(row.allocation_id)
+        self._classes.block_again()
         return True
 
     def _is_denied(self, found: RequestClass, row: Allocation) -> bool:
@@ -251,12 +274,10 @@ class WakeSearch:
         self.tests += 1
         granted = self._granted(row)
         violations = self._admission.violations(application, granted)
-        denial = min(violations, key=_is_of_queue, default=None)
-        # Another variant may become free.
-        is_open = granted.assign is not None
-        limit = None if denial is None or is_open else self._classes.limit_of(application, denial, row.usage)
-        if limit is not None:
-            self._classes.block(found, limit)
+        if violations:
+            # Another variant may become free.
+            known = None if granted.assign is not None else min(violations, key=_is_of_queue)
+            self._classes.block(found, self._classes.limit_of(application, known, row.usage))
         return bool(violations)
 
     def _granted(self, row: Allocation) -> Allocation:
@@ -303,7 +324,7 @@ class WakeSearch:
                 classes.follow(name, application.pending)
             return True
         if marks.freed:
-            classes.return_offered()
+            classes.return_offered(classes.offered)
         for name in marks.freed:
             self._charged.update(dict.fromkeys(classes.owners(name)))
         self._reopen()
