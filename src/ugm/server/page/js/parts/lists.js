@@ -222,6 +222,12 @@ export function emptyNote(text) {
   return h("p.quiet.empty", text);
 }
 
+/** Return that a partition lacks something, and how its configuration declares it. */
+/** @param {string} what @param {string} example in the key `ugm` */
+export function undeclared(what, example) {
+  return `No ${what} are declared for this partition. In its configuration, ugm: {${example}} declares them.`;
+}
+
 /** Describe how many objects are not listed. */
 /** @param {number} number */
 export function more(number) {

@@ -9,7 +9,7 @@ import { link, route } from "../base/route.js";
 import { shownNames } from "../parts/columns.js";
 import { historySection, loadHistory } from "../parts/history.js";
 import { gauge } from "../parts/limits.js";
-import { addressChoice, addressField, clipped, emptyNote, list, nameLink, Order, resourceTable, table } from "../parts/lists.js";
+import { addressChoice, addressField, clipped, emptyNote, list, nameLink, Order, resourceTable, table, undeclared } from "../parts/lists.js";
 import { TreeGrid } from "./treegrid.js";
 
 /** @typedef {import("./treegrid.js").GridRow & TreeRow} Row */
@@ -26,8 +26,8 @@ const TREES_INTERVAL = 60;
 
 /** The kinds of trees: their words, the amounts that limit the usage, and the measures with a column. */
 const KINDS = {
-  elastic: { title: "Elastic groups", noun: "group", detail: "Elastic group", limited: "maximum", limits: ["max", "runtime"], measures: ["min", "runtime", "request", "borrowed", "lent"] },
-  quota: { title: "Quota trees", noun: "node", detail: "Node", limited: "quota", limits: ["quota"], measures: ["borrowed", "lent"] },
+  elastic: { title: "Elastic groups", noun: "group", detail: "Elastic group", limited: "maximum", limits: ["max", "runtime"], measures: ["min", "runtime", "request", "borrowed", "lent"], example: "elastic: {groups: [{name: vision, max: {vcore: 8}}], groupby: [{source: user}]}" },
+  quota: { title: "Quota trees", noun: "node", detail: "Node", limited: "quota", limits: ["quota"], measures: ["borrowed", "lent"], example: "quotatrees: [{tree: {kind: QuotaTree, …}}]" },
 };
 /** @type {Record<string, string>} */
 const HEADINGS = { used: "Used", runtime: "Runtime", quota: "Quota", min: "Minimum", request: "Request", max: "Maximum", borrowed: "Borrowed", lent: "Lent" };
@@ -96,7 +96,7 @@ export function treeView(kind) {
 
   /** @param {{names: string[], suspended: string[], data: ModelTree, from: number, above: Borrowers} | null} found */
   function show(found) {
-    if (!found) return emptyNote(`No quota model of this partition has ${words.title.toLowerCase()}.`);
+    if (!found) return emptyNote(undeclared(words.title.toLowerCase(), words.example));
     const { names, suspended, data, from, above } = found;
     const { resource } = data;
     grid.columns = [

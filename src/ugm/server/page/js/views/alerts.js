@@ -16,12 +16,11 @@ import { h } from "../base/dom.js";
 import { ago, amountsText, count, counted, duration, hourUnit, momentText, whole } from "../base/format.js";
 import { route } from "../base/route.js";
 import { gauge, hoursGauge, owner, reasons } from "../parts/limits.js";
-import { addressChoice, addressField, ALLOCATION, clipped, emptyNote, list, moment, more, PAGE, pageOf, QUEUE, queueLink, resourceLabel, table, USER } from "../parts/lists.js";
+import { addressChoice, addressField, ALLOCATION, clipped, emptyNote, list, moment, more, PAGE, pageOf, QUEUE, queueLink, resourceLabel, table, undeclared, USER } from "../parts/lists.js";
 
 /** Coming changes. */
 const CHANGES = 10;
 const KINDS = /** @type {[string, string][]} */ ([["", "all limits"], ["user", "users"], ["group", "groups"], ["queue", "queues"], ["budget", "budgets"]]);
-const UNDECLARED = "No thresholds are declared for this partition. In its configuration, ugm: {thresholds: {shares: [80, 95]}} declares them.";
 
 /** @type {View<Alerts>} */
 export const alerts = {
@@ -43,7 +42,7 @@ export const alerts = {
       note: shares && `thresholds of ${shares}: ${count(crossed.total)} exceeded`,
       total: crossed.total,
       rows: () => limitTable(crossed.crossed),
-      none: shares ? "No limit is above a threshold." : UNDECLARED,
+      none: shares ? "No limit is above a threshold." : undeclared("thresholds", "thresholds: {shares: [80, 95]}"),
     });
     return [
       tools,

@@ -13,7 +13,7 @@ import { h } from "../base/dom.js";
 import { counted, duration, hoursText, hourUnit, momentText, whole } from "../base/format.js";
 import { route } from "../base/route.js";
 import { hoursGauge } from "../parts/limits.js";
-import { addressChoice, addressField, clipped, list, nameLink, pageOf, queueLink, table } from "../parts/lists.js";
+import { addressChoice, addressField, clipped, list, nameLink, pageOf, queueLink, table, undeclared } from "../parts/lists.js";
 
 const ORDERS = /** @type {[string, string][]} */ ([["", "used share"], ["remaining", "remaining"], ["exhausted", "exhausted first"], ["name", "name"]]);
 /** The views with a detail of an owner. */
@@ -34,7 +34,7 @@ export const budgets = {
       note: `${counted(data.total, "account")}; amounts in hours of each resource`,
       total: data.total,
       rows: () => accounts(data),
-      none: "No budget is declared for this partition.",
+      none: undeclared("budgets", "budgets: [{name: hours, user: '*', amounts: {vcore: 100}, unit: hour, period: month, mode: admit}]"),
     }),
 };
 

@@ -11,7 +11,7 @@ import { h } from "../base/dom.js";
 import { count, counted, percent } from "../base/format.js";
 import { route } from "../base/route.js";
 import { bar, figures } from "../parts/limits.js";
-import { addressField, CLIP, clipped, emptyNote, filters, list, nameLink, pageOf, table } from "../parts/lists.js";
+import { addressField, CLIP, clipped, emptyNote, filters, list, nameLink, pageOf, table, undeclared } from "../parts/lists.js";
 
 /** The columns of users and of accounts. */
 /** @type {Column<Ranked>[]} */
@@ -32,7 +32,7 @@ export const shares = {
 
 /** @param {Shares} data */
 function show(data) {
-  if (data.as_of === null) return emptyNote("No fair shares are declared for this partition.");
+  if (data.as_of === null) return emptyNote(undeclared("fair shares", "fairshare: {defaultshares: 1, weights: {vcore: 1}}"));
   const users = () => table("Users", data.users, [{ name: "Place", style: "place", width: "3.5rem", show: ({ place }) => count(place), props: ({ place }) => ({ title: `${counted(place - 1, "user")} of all come before` }) }, { name: "User", show: user }, ...FIGURES], { style: "list shares wide", key });
   return [
     list([addressField("search", "Find a user or account")], { noun: "user or account", note: [counted(data.total, "user"), filters().length > 0 && " found", ", the best first"], total: data.total, rows: users, none: "No user has shares or usage yet." }),
