@@ -199,14 +199,13 @@ def _compared_plots(compared: ReplayComparison, recorders: Sequence[Recorder], s
 
 def _content(one: Section) -> Markup:
     """Return a table, of which only the first rows are visible at first."""
-    places = [number for number, column in enumerate(one.columns) if column.only != "terminal"]
-    columns = [one.columns[number] for number in places]
-    shown = [tuple(row[number] for number in places) for row in one.rows[:_ROWS]]
+    columns = [column for column in one.columns if column.only != "terminal"]
+    shown = one.items[:_ROWS]
     parts = [_rows(one.heading, columns, shown[:_FIRST])] if shown else []
     if more := shown[_FIRST:]:
         title = element("summary", counted(len(more), f"more {one.noun}"))
         parts.append(element("details", title, _rows(f"{one.heading}, continued", columns, more)))
-    left = len(one.rows) - len(shown)
+    left = len(one.items) - len(shown)
     notes = [f"{counted(left, f'more {one.noun}')} are in the output of --json."] if left else []
     notes += [f"{one.note}."] if one.note else []
     if notes or not shown:
@@ -214,11 +213,11 @@ def _content(one: Section) -> Markup:
     return joined(*parts)
 
 
-def _rows(title: str, columns: Sequence[Column], rows: Sequence[tuple[Cell, ...]]) -> Markup:
+def _rows(title: str, columns: Sequence[Column], items: Sequence[object]) -> Markup:
     heads = [element("th", element("span", column.head), scope="col", class_=_style(column)) for column in columns]
     body = [
-        element("tr", *(element("td", _cell(cell), class_=_style(at)) for at, cell in zip(columns, row, strict=True)))
-        for row in rows
+        element("tr", *(element("td", _cell(column.value(item)), class_=_style(column)) for column in columns))
+        for item in items
     ]
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *body))
     # A scrollable table must be reachable with the keyboard.

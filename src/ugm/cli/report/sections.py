@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import Final, Literal, NamedTuple, TypeAlias
+from functools import partial
+from operator import itemgetter
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ugm.cli.output import (
     amount_of,
@@ -22,8 +24,9 @@ from ugm.cli.output import (
     whose,
 )
 from ugm.model import BUDGET
+from ugm.partition import ThresholdCrossed
 from ugm.resources import brief_amount
-from ugm.simulation import BudgetUse, Crossing
+from ugm.simulation import BudgetUse
 from ugm.simulation.gauges import RESERVATION
 from ugm.simulation.report import (
     LimitComparison,
@@ -64,6 +67,8 @@ class Column(NamedTuple):
     """A column of a table."""
 
     head: str
+    #: Returns the cell of an item.
+    value: Callable[[Any], Cell]
     #: Numbers are aligned to the right. Names are wrapped if a terminal is narrow, and long texts are wide on a page.
     kind: Literal["text", "number", "name", "long", "bars"] = "text"
     #: Where it is shown; None for both.
@@ -71,23 +76,23 @@ class Column(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A section with a table."""
+    """A section with a table, which has a row for each item."""
 
     name: str
     heading: str
     #: What a row is about.
     noun: str
     columns: Sequence[Column]
-    rows: Sequence[tuple[Cell, ...]]
+    items: Sequence[Any]
     note: str = ""
 
 
-def _numbers(*heads: str) -> list[Column]:
-    return [Column(head, "number") for head in heads]
+def _number(head: str, value: Callable[[Any], str], only: Literal["page"] | None = None) -> Column:
+    return Column(head, value, "number", only)
 
 
-def _bars(only: Literal["page"] | None = "page") -> Column:
-    return Column("bar", "bars", only)
+def _bars(value: Callable[[Any], Bars], only: Literal["page"] | None = "page") -> Column:
+    return Column("bar", value, "bars", only)
 
 
 def report_sections(report: Report, text: Callable[[int], str]) -> Iterator[Section]:
@@ -103,23 +108,24 @@ def report_sections(report: Report, text: Callable[[int], str]) -> Iterator[Sect
     yield _waiting("group", report.groups)
     if report.lending:
         yield _lending(report)
-        columns = (Column("reclaimed by"), Column("from"), *_numbers("jobs", "lost run time"))
-        reclaims = [(one.owner, one.borrower, f"{one.jobs:,}", brief_time(one.lost_seconds)) for one in report.reclaims]
-        yield Section("reclaims", "Reclaimed by evictions", "pair", columns, reclaims)
-    if report.budgets:
         columns = (
-            *(Column(head, "name") for head in ("budget", "owner", "period until", "ran out")),
-            *_numbers(*_BUDGET_FIGURES),
+            Column("reclaimed by", lambda one: one.owner),
+            Column("from", lambda one: one.borrower),
+            _number("jobs", lambda one: f"{one.jobs:,}"),
+            _number("lost run time", lambda one: brief_time(one.lost_seconds)),
         )
-        rows = [_budget_row(one, text) for one in report.budgets]
-        yield Section("budgets", "Budgets, those that ran out first", "period", columns, rows)
+        yield Section("reclaims", "Reclaimed by evictions", "pair", columns, report.reclaims)
+    if report.budgets:
+        yield Section("budgets", "Budgets, those that ran out first", "period", _budget_columns(text), report.budgets)
     if report.crossings:
-        heads = (Column("when"), Column("limit", "name"), Column("threshold"), *_numbers("used", "of"))
-        crossings = [_crossing_row(one, text) for one in report.crossings]
-        yield Section("thresholds", "Thresholds crossed", "crossing", (*heads, Column("exhausted at")), crossings)
+        yield Section("thresholds", "Thresholds crossed", "crossing", _crossing_columns(text), report.crossings)
     if report.rejections:
-        columns = (*_numbers("jobs", "first"), Column("why", "long"))
-        yield Section("rejected", "Rejected, because they can never start", "reason", columns, _reasons(report))
+        reasons = (
+            _number("jobs", lambda reason: f"{reason[1]:,}"),
+            _number("first", lambda reason: str(reason[2])),
+            Column("why", lambda reason: reason[0], "long"),
+        )
+        yield Section("rejected", "Rejected, because they can never start", "reason", reasons, _reasons(report))
 
 
 def comparison_sections(compared: ReplayComparison) -> Iterator[Section]:
@@ -130,12 +136,21 @@ def comparison_sections(compared: ReplayComparison) -> Iterator[Section]:
         longest = max((waits.mean for one in changed for waits in one.waits), default=0)
         same = len(listed) - len(changed)
         title = f"Mean wait by {heading}, and its change from {names[0]}"
-        rows: list[tuple[Cell, ...]] = [(*_change_row(one), _means(one, longest)) for one in changed]
-        columns = (Column(heading), *_numbers("jobs", *names), _bars())
+        columns = (
+            Column(heading, lambda one: one.name),
+            _number("jobs", lambda one: f"{max(waits.jobs for waits in one.waits):,}"),
+            *(_number(name, partial(_changed_wait, number)) for number, name in enumerate(names)),
+            _bars(partial(_means, longest)),
+        )
         note = f"{counted(same, heading)} without a change" if same else ""
-        yield Section(f"{heading}s", title, heading, columns, rows, note)
-    columns = (Column("queue", "name"), Column("limit for"), Column("limit", "name"), *_numbers(*names))
-    yield Section("limits", "Limits that delayed jobs", "limit", columns, [*map(_compared_limit, compared.limits)])
+        yield Section(f"{heading}s", title, heading, columns, changed, note)
+    columns = (
+        Column("queue", lambda one: one.queue_path, "name"),
+        Column("limit for", lambda one: whose(next(filter(None, one.limits)))),
+        Column("limit", _compared_values, "name"),
+        *(_number(name, partial(_delayed_time, number)) for number, name in enumerate(names)),
+    )
+    yield Section("limits", "Limits that delayed jobs", "limit", columns, compared.limits)
 
 
 def summary(report: Report) -> list[tuple[str, str]]:
@@ -179,7 +194,8 @@ def comparison_figures(compared: ReplayComparison) -> tuple[list[Column], list[t
     if any(one.logged for one in reports):
         logged = ("" if one.logged is None else brief_time(one.logged.mean) for one in reports)
         rows.insert(5, ("mean in the log", *logged))
-    return [Column("figure"), *_numbers(*(one.name for one in compared.variants))], rows
+    names = ("figure", *(one.name for one in compared.variants))
+    return [Column(name, itemgetter(n), "number" if n else "text") for n, name in enumerate(names)], rows
 
 
 def _utilization_rows(reports: Sequence[Report]) -> Iterator[tuple[str, ...]]:
@@ -199,27 +215,27 @@ def _correlation(report: Report) -> str:
     return "" if found is None else f"{found:+.2f}"
 
 
-def _change_row(one: WaitingComparison) -> tuple[str, ...]:
-    first, *others = one.waits
-    changed = (
-        f"{brief_time(waits.mean)} ({_signed(change)})" for waits, change in zip(others, one.changes[1:], strict=True)
-    )
-    return one.name, f"{max(waits.jobs for waits in one.waits):,}", brief_time(first.mean), *changed
+def _changed_wait(number: int, one: WaitingComparison) -> str:
+    """Return the mean wait of a replay, with its change from the first one."""
+    mean = brief_time(one.waits[number].mean)
+    return f"{mean} ({_signed(one.changes[number])})" if number else mean
 
 
 def _signed(seconds: float) -> str:
     return "=" if not round(seconds) else f"{'-' if seconds < 0 else '+'}{brief_time(abs(seconds))}"
 
 
-def _means(one: WaitingComparison, longest: float) -> Bars:
+def _means(longest: float, one: WaitingComparison) -> Bars:
     return Bars(tuple((share_of(waits.mean, longest),) for waits in one.waits))
 
 
-def _compared_limit(one: LimitComparison) -> tuple[str, ...]:
-    limit = next(limit for limit in one.limits if limit is not None)
+def _compared_values(one: LimitComparison) -> str:
     # The values of a limit may differ between configurations.
-    values = dict.fromkeys("none" if limit is None else limit_value(limit) for limit in one.limits)
-    return one.queue_path, whose(limit), " / ".join(values), *map(brief_time, one.delayed_seconds)
+    return " / ".join(dict.fromkeys("none" if limit is None else limit_value(limit) for limit in one.limits))
+
+
+def _delayed_time(number: int, one: LimitComparison) -> str:
+    return brief_time(one.delayed_seconds[number])
 
 
 def _delaying(report: Report) -> Section:
@@ -227,18 +243,17 @@ def _delaying(report: Report) -> Section:
     total = sum(limit.delayed_seconds for limit in report.limits)
     longest = max((limit.delayed_seconds for limit in limits), default=0)
     columns = (
-        *(Column("queue", "name"), Column("limit for"), *_numbers("limit", "jobs", "share", "delayed for"), _bars()),
-        *(Column("users and their waiting time", "long", "page"), Column("mostly", "name", "terminal")),
+        Column("queue", lambda limit: limit.queue_path, "name"),
+        Column("limit for", whose),
+        _number("limit", limit_value),
+        _number("jobs", lambda limit: f"{limit.delayed_jobs:,}"),
+        _number("share", lambda limit: percent(share_of(limit.delayed_seconds, total))),
+        _number("delayed for", lambda limit: brief_time(limit.delayed_seconds)),
+        _bars(lambda limit: _parts(limit.users, longest)),
+        Column("users and their waiting time", lambda limit: _users(limit.users), "long", "page"),
+        Column("mostly", lambda limit: _first(limit.users), "name", "terminal"),
     )
-    rows = [
-        (
-            *(limit.queue_path, whose(limit), limit_value(limit), f"{limit.delayed_jobs:,}"),
-            *(percent(share_of(limit.delayed_seconds, total)), brief_time(limit.delayed_seconds)),
-            *(_parts(limit.users, longest), _users(limit.users), _first(limit.users)),
-        )
-        for limit in limits
-    ]
-    return Section("delays", "Limits that delayed jobs", "limit", columns, rows)
+    return Section("delays", "Limits that delayed jobs", "limit", columns, limits)
 
 
 def _parts(hits: Sequence[UserImpact], longest: int) -> Bars:
@@ -261,101 +276,91 @@ def _first(users: Sequence[UserImpact]) -> str:
 def _waiting(heading: str, figures: Sequence[tuple[str, WaitingTime]]) -> Section:
     waiting = [(name, waits) for name, waits in figures if waits.delayed]
     longest = waiting[0][1].total if waiting else 0
-    columns = (Column(heading), *_numbers("jobs", "delayed", "mean", "p95", "longest", "in total"), _bars())
-    rows: list[tuple[Cell, ...]] = [
-        (
-            *(name, f"{waits.jobs:,}", f"{waits.delayed:,}"),
-            *map(brief_time, (waits.mean, waits.p95, waits.max, waits.total)),
-            Bars(((share_of(waits.total, longest),),)),
-        )
-        for name, waits in waiting
-    ]
+    columns = (
+        Column(heading, itemgetter(0)),
+        _number("jobs", lambda one: f"{one[1].jobs:,}"),
+        _number("delayed", lambda one: f"{one[1].delayed:,}"),
+        _number("mean", lambda one: brief_time(one[1].mean)),
+        _number("p95", lambda one: brief_time(one[1].p95)),
+        _number("longest", lambda one: brief_time(one[1].max)),
+        _number("in total", lambda one: brief_time(one[1].total)),
+        _bars(lambda one: Bars(((share_of(one[1].total, longest),),))),
+    )
     idle = len(figures) - len(waiting)
     note = f"{counted(idle, heading)} without waiting" if idle else ""
-    return Section(f"{heading}s", f"Waiting by {heading}", heading, columns, rows, note)
+    return Section(f"{heading}s", f"Waiting by {heading}", heading, columns, waiting, note)
 
 
 def _lending(report: Report) -> Section:
     has_several_kinds = len({one.kind for one in report.lending}) > 1
-    rows = [
-        (
-            f"{one.kind} {one.name}" if has_several_kinds else one.name,
-            one.resource,
-            brief_amount(one.resource, one.guaranteed),
-            brief_amount(one.resource, one.peak),
-            amount_time(one.resource, one.borrowed),
-        )
-        for one in report.lending
-        if one.borrowed
+    columns = (
+        Column("group", lambda one: f"{one.kind} {one.name}" if has_several_kinds else one.name, "name"),
+        Column("resource", lambda one: one.resource),
+        _number("guaranteed", lambda one: brief_amount(one.resource, one.guaranteed)),
+        _number("peak", lambda one: brief_amount(one.resource, one.peak)),
+        _number("borrowed", lambda one: amount_time(one.resource, one.borrowed)),
+    )
+    borrowing = [one for one in report.lending if one.borrowed]
+    return Section("lending", "Borrowed beyond the guarantee", "group", columns, borrowing)
+
+
+def _budget_columns(text: Callable[[int], str]) -> list[Column]:
+    return [
+        Column("budget", lambda one: one.budget, "name"),
+        Column("owner", lambda one: one.owner, "name"),
+        Column("period until", lambda one: "the end" if one.end is None else text(one.end), "name"),
+        Column("ran out", lambda one: "" if one.ran_out is None else text(one.ran_out), "name"),
+        _number("limit", lambda one: amount_time(one.resource, round(one.limit)) or f"0 {one.resource}"),
+        _number("used", lambda one: amount_time(one.resource, round(one.settled)) or "0"),
+        _number("share", _budget_share),
+        _number("denied jobs", lambda one: f"{one.denied_jobs:,}" if one.denied_jobs else ""),
     ]
-    columns = (Column("group", "name"), Column("resource"), *_numbers("guaranteed", "peak", "borrowed"))
-    return Section("lending", "Borrowed beyond the guarantee", "group", columns, rows)
 
 
-_BUDGET_FIGURES: Final = ("limit", "used", "share", "denied jobs")
+def _budget_share(one: BudgetUse) -> str:
+    return percent(float(Fraction(one.settled) / one.limit) if one.limit > 0 else float(one.settled > 0))
 
 
-def _budget_row(one: BudgetUse, text: Callable[[int], str]) -> tuple[str, ...]:
-    share = float(Fraction(one.settled) / one.limit) if one.limit > 0 else float(one.settled > 0)
-    return (
-        one.budget,
-        one.owner,
-        "the end" if one.end is None else text(one.end),
-        "" if one.ran_out is None else text(one.ran_out),
-        amount_time(one.resource, round(one.limit)) or f"0 {one.resource}",
-        amount_time(one.resource, round(one.settled)) or "0",
-        percent(share),
-        f"{one.denied_jobs:,}" if one.denied_jobs else "",
-    )
+def _crossing_columns(text: Callable[[int], str]) -> list[Column]:
+    def amount(crossed: ThresholdCrossed, value: Fraction) -> str:
+        return (amount_time if crossed.kind == BUDGET else amount_of)(crossed.resource, round(value))
+
+    return [
+        Column("when", lambda one: text(one.second)),
+        Column("limit", lambda one: _crossed_limit(one.crossed), "name"),
+        Column("threshold", lambda one: f"{'at or above' if one.crossed.rising else 'below'} {one.crossed.threshold}%"),
+        _number("used", lambda one: amount(one.crossed, one.crossed.used) or "0"),
+        _number("of", lambda one: amount(one.crossed, one.crossed.limit)),
+        Column("exhausted at", lambda one: "" if one.exhausted is None else text(one.exhausted)),
+    ]
 
 
-def _crossing_row(one: Crossing, text: Callable[[int], str]) -> tuple[str, ...]:
-    crossed = one.crossed
-    amount_text = amount_time if crossed.kind == BUDGET else amount_of
-    used, limit = (amount_text(crossed.resource, round(amount)) for amount in (crossed.used, crossed.limit))
-    return (
-        text(one.second),
-        f"{crossed.kind} {crossed.name}" + (f" in {crossed.place}" if crossed.place != crossed.name else ""),
-        f"{'at or above' if crossed.rising else 'below'} {crossed.threshold}%",
-        used or "0",
-        limit,
-        "" if one.exhausted is None else text(one.exhausted),
-    )
+def _crossed_limit(crossed: ThresholdCrossed) -> str:
+    return f"{crossed.kind} {crossed.name}" + (f" in {crossed.place}" if crossed.place != crossed.name else "")
 
 
-def _reasons(report: Report) -> list[tuple[str, str, str]]:
-    """Return the number of rejected jobs, the first of them and the reason for each reason, the most jobs first."""
+def _reasons(report: Report) -> list[tuple[str, int, int]]:
+    """Return the reasons, each with the number of rejected jobs and the first of them, the most jobs first."""
     found: dict[str, tuple[int, int]] = {}
     for rejection in report.rejections:
         jobs, first = found.get(rejection.reason, (0, rejection.first_job))
         found[rejection.reason] = jobs + rejection.jobs, min(first, rejection.first_job)
-    rows = sorted(found.items(), key=lambda row: (-row[1][0], row[1][1]))
-    return [(f"{jobs:,}", str(first), reason) for reason, (jobs, first) in rows]
+    return sorted(((reason, *jobs) for reason, jobs in found.items()), key=lambda row: (-row[1], row[2]))
 
 
 def _peaks(report: Report) -> Section:
     """Return all limits except budgets, which have no peak; the one with the highest share of use first."""
     limits: Iterable[LimitSummary] = (one for one in report.limits if one.kind not in (BUDGET, RESERVATION))
     columns = (
-        *(Column("queue", "name"), Column("limit for"), _bars(None), *_numbers("share", "peak"), Column("of")),
-        *(
-            Column("delayed jobs", "number", "page"),
-            Column("rejected", "number", "page"),
-            Column("set by", only="page"),
-        ),
+        Column("queue", lambda limit: limit.queue_path, "name"),
+        Column("limit for", lambda limit: whose(limit) + holder(limit)),
+        _bars(lambda limit: Bars(((peak_share(limit),),)), None),
+        _number("share", lambda limit: percent(peak_share(limit))),
+        _number("peak", lambda limit: brief_amount(limit.resource, limit.peak)),
+        Column("of", limit_value),
+        _number("delayed jobs", lambda limit: f"{limit.delayed_jobs:,}" if limit.delayed_jobs else "", "page"),
+        _number("rejected", lambda limit: f"{limit.rejected:,}" if limit.rejected else "", "page"),
+        Column("set by", lambda limit: limit.place, only="page"),
     )
-    rows = [
-        (
-            *(
-                limit.queue_path,
-                whose(limit) + holder(limit),
-                Bars(((peak_share(limit),),)),
-                percent(peak_share(limit)),
-            ),
-            *(brief_amount(limit.resource, limit.peak), limit_value(limit)),
-            *(f"{limit.delayed_jobs:,}" if limit.delayed_jobs else "", f"{limit.rejected:,}" if limit.rejected else ""),
-            limit.place,
-        )
-        for limit in sorted(limits, key=lambda limit: -peak_share(limit))
-    ]
-    return Section("limits", "Peak usage and limits", "limit", columns, rows)
+    highest = sorted(limits, key=lambda limit: -peak_share(limit))
+    return Section("limits", "Peak usage and limits", "limit", columns, highest)

@@ -54,18 +54,18 @@ def _print(console: Console, title: str, figures: Table, sections: Iterable[Sect
     console.print(f"\n[bold]{shown(title)}[/bold]\n")
     console.print(figures)
     for one in sections:
-        more = len(one.rows) - top
+        more = len(one.items) - top
         note = ", ".join(filter(None, (counted(more, f"more {one.noun}") if more > 0 else "", one.note)))
         section(console, one.heading, _table(one, top, ascii_only=console.options.ascii_only), note)
     console.print()
 
 
 def _table(one: Section, top: int, *, ascii_only: bool) -> Table:
-    columns = [(number, column) for number, column in enumerate(one.columns) if column.only != "page"]
-    heads = ["" if column.kind == "bars" else column.head for _, column in columns]
-    right = [column.head for _, column in columns if column.kind == "number"]
-    folded = [column.head for _, column in columns if column.kind in {"name", "long"}]
-    rows = [[_cell(row[number], ascii_only=ascii_only) for number, _ in columns] for row in one.rows[:top]]
+    columns = [column for column in one.columns if column.only != "page"]
+    heads = ["" if column.kind == "bars" else column.head for column in columns]
+    right = [column.head for column in columns if column.kind == "number"]
+    folded = [column.head for column in columns if column.kind in {"name", "long"}]
+    rows = [[_cell(column.value(item), ascii_only=ascii_only) for column in columns] for item in one.items[:top]]
     return table(*heads, rows=rows, right=right, folded=folded)
 
 
