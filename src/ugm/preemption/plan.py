@@ -343,7 +343,7 @@ def _plan_without_search(plan: PreemptionPlan, situation: Situation, blocked: De
     # A decision that denies is false.
     will_fit = bool(later) and blocked is None and not any(situation.missing)
     outcomes = (
-        (will_fit and now and not any(node.lacking(node.counted(), requested) for node in path), Outcome.FITS),
+        (will_fit and now and not any(node.lacking(node.counted, requested) for node in path), Outcome.FITS),
         (will_fit, Outcome.AWAITS_TERMINATING),
         (blocked is not None, Outcome.BLOCKED),
         (any(node.lacking({}, requested) for node in path), Outcome.NEVER),

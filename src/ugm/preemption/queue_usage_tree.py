@@ -163,8 +163,8 @@ class QueueNode:
     children: list[QueueNode] = field(default_factory=list)
     #: The usage in and below the queue without terminating allocations, with placed requests.
     kept: dict[str, int] = field(default_factory=dict)
-    #: The usage of terminating allocations in and below the queue.
-    terminating: dict[str, int] = field(default_factory=dict)
+    #: The same with terminating allocations.
+    counted: dict[str, int] = field(default_factory=dict)
     #: The part of the kept usage that the victims of a plan free.
     freed: dict[str, int] = field(default_factory=dict)
 
@@ -174,12 +174,6 @@ class QueueNode:
         while node is not None:
             yield node
             node = node.parent
-
-    def counted(self) -> dict[str, int]:
-        """Return the usage with terminating allocations."""
-        total = dict(self.kept)
-        add_amounts(total, self.terminating)
-        return total
 
     def rest(self, resource: str) -> int:
         """Return the kept amount without what victims free."""
@@ -247,18 +241,21 @@ class QueueUsageTree:
     def _sum_up(self) -> None:
         for host, classes in self.classes.items():
             for one, positions in classes.items():
-                node = self.nodes[one.queue_path]
-                add_amounts(node.terminating if one.is_terminating else node.kept, one.usage.amounts, len(positions))
-                if one.is_terminating and host is not None:
-                    add_amounts(self._free[host][1], one.usage.amounts, len(positions))
+                node, amounts, count = self.nodes[one.queue_path], one.usage.amounts, len(positions)
+                add_amounts(node.counted, amounts, count)
+                if not one.is_terminating:
+                    add_amounts(node.kept, amounts, count)
+                elif host is not None:
+                    add_amounts(self._free[host][1], amounts, count)
         for placed in self.world.placed:
+            add_amounts(self.nodes[placed.queue_path].counted, placed.usage.amounts)
             add_amounts(self.nodes[placed.queue_path].kept, placed.usage.amounts)
             for free in self._free.get(placed.node or "", ()):
                 add_amounts(free, placed.usage.amounts, -1)
         for node in reversed(self.nodes.values()):
             if node.parent is not None:
                 add_amounts(node.parent.kept, node.kept)
-                add_amounts(node.parent.terminating, node.terminating)
+                add_amounts(node.parent.counted, node.counted)
 
     def supplies(
         self, candidates: Candidates, resources: Iterable[str], bounds: Mapping[Point, int]

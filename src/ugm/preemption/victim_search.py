@@ -76,16 +76,6 @@ class Problem(NamedTuple):
 _Sum: TypeAlias = tuple[int, str]
 
 
-class _Place(NamedTuple):
-    """The sums to which the allocations of a queue add."""
-
-    #: Per target, the resource that counts; empty if none does.
-    names: Sequence[str]
-    bounds: Sequence[_Sum]
-    #: The targets that a victim demands if it uses the resource.
-    claims: Sequence[_Sum]
-
-
 class _Option(NamedTuple):
     """Candidates that differ only in their age."""
 
@@ -211,18 +201,24 @@ class _Search:
     def _no_victims(self) -> _VictimSet:
         return _VictimSet(self._targets, self._problem.bounds)
 
-    def _place(self, queue_path: str) -> _Place:
+    def _sums(self, queue_path: str) -> tuple[Sequence[str], Sequence[_Sum], Sequence[_Sum]]:
+        """Return the sums to which the allocations of a queue add.
+
+        Returns:
+            Per target, the resource that counts, or an empty text if none does; the bounds; and the targets that a
+            victim demands if it uses the resource.
+        """
         above = list(ancestors(queue_path))
         names = [target.resource if target.queue_path in above else "" for target in self._targets]
         bounds = [(at, one.resource) for at, one in enumerate(self._problem.bounds) if one.queue_path in above]
         claimed = [target.claimed_below in above and target.queue_path not in above for target in self._targets]
         claims = [(number, self._targets[number].resource) for number, is_claimed in enumerate(claimed) if is_claimed]
-        return _Place(names, bounds, claims)
+        return names, bounds, claims
 
     def _sorted_options(self) -> list[_Option]:
         """Return the options, the cheapest first. `map` takes half as long as comprehensions."""
         candidates, weights, nothing = self._problem.candidates, self._problem.weights, repeat(0)
-        places = {path: self._place(path) for path in {one.queue_path for one in candidates}}
+        places = {path: self._sums(path) for path in {one.queue_path for one in candidates}}
         merged: dict[tuple[Any, ...], array[int]] = {}
         for one, positions in candidates.items():
             usage, (names, bounds, claimed) = one.usage.amounts, places[one.queue_path]
