@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from support.failing_models import ResettableFailing
 from support.partition_fixtures import BOB, SUE, Licences, changing_nothing, memory, partition_of, started
 from ugm import Manager, Partition, Resource, TrackingType, UserInQueue
 from ugm.quotatree import QuotaManager
@@ -107,6 +108,27 @@ def test_explain_limits_of_other_models() -> None:
         "denied, waiting cannot help:\n  licence 'solver': 2 licence requested, never more than 1 allowed"
     )
     assert json.loads(json.dumps(explanation.to_dict()))["violations"][0]["holders"] == []
+
+
+def test_evictions_are_told() -> None:
+    """A denial says what would let the request in, and releases nothing."""
+    model, licence = ResettableFailing(3, gives_up=("1",)), Resource(licence=1)
+    partition = partition_of("{name: a, resources: {max: {licence: 2}}}, {name: b}", models=[model])
+    for name, where in [("mine", "root.a"), ("1", "root.b"), ("2", "root.b")]:
+        partition.submit(name, SUE, where)
+        assert partition.allocate(name, name, licence)
+    before = model.state()
+    with changing_nothing(partition):
+        decision = partition.allocate("more", "mine", licence)
+        assert partition.check("mine", licence) == decision
+
+    assert model.state() == before
+    assert str(decision) == (
+        "denied, waiting can help:\n"
+        "  licence 'solver': 1 licence requested, 3 of 3 used, 1 too much\n"
+        "  evicting '1' would make room"
+    )
+    assert str(partition.explain("mine", licence)) == str(decision)
 
 
 # What is shown

@@ -1,11 +1,11 @@
-"""Several allocations together, a real one in the place of a placeholder, and another size: all or nothing."""
+"""A real allocation in the place of a placeholder."""
 
 from __future__ import annotations
 
 import pytest
 
 from support.partition_fixtures import BOB, SUE, changing_nothing, memory, partition_of, refused, started
-from ugm import AllocationRequest, Partition
+from ugm import Partition
 
 QUEUES = (
     "{name: p, resources: {max: {memory: 10}}, queues: [{name: a, maxapplications: 2}, {name: b, resources: {max:"
@@ -20,25 +20,6 @@ def _partition() -> Partition:
     for name, queue, user in [("one", A, SUE), ("two", A, SUE), ("three", A, SUE), ("other", B, BOB)]:
         assert partition.submit(name, user, queue)
     return partition
-
-
-def requests(application_id: str, *amounts: int) -> list[AllocationRequest]:
-    """Return asks of an application, numbered from 0."""
-    return [
-        AllocationRequest(f"{application_id}-{number}", application_id, memory(amount))
-        for number, amount in enumerate(amounts)
-    ]
-
-
-def test_gang_with_an_ask_twice(partition: Partition) -> None:
-    """The same ask twice is one allocation; an id for two different ones is refused."""
-    assert partition.allocate_all(requests("one", 3) * 2)
-    assert len(partition.allocations()) == 1
-    with refused(partition, "allocation_id 'two-0': the id is in use with another "):
-        partition.allocate_all([*requests("two", 1), *requests("two", 2)])
-
-
-# Placeholders
 
 
 def placeholder(partition: Partition, amount: int) -> None:
