@@ -12,8 +12,7 @@ from support.declared_models import ELASTIC, TREE, declaring, moved
 from support.examples import examples
 from support.partition_fixtures import SUE
 from ugm import Partition, Resource
-from ugm.config import dump_config, parse_config
-from ugm.configuration import PartitionConfig, SchedulerConfig
+from ugm.configuration import PartitionConfig
 
 CONFIGS: Final = (
     declaring(),
@@ -65,9 +64,3 @@ def test_models_follow_the_configuration(steps: list[tuple[str, object, object]]
             step = used.request if kind == "request" else used.allocate
             step(f"x-{what}", "ab"[int(str(what)) % 2], Resource(gpu=int(str(amount))))
         used.verify()
-
-
-def test_written_models_are_read_again() -> None:
-    """Every configuration is equal to what is read from its text."""
-    for config in CONFIGS:
-        assert parse_config(dump_config(SchedulerConfig(partitions=(config,)))).partition() == config

@@ -61,18 +61,6 @@ def test_a_member_that_closes(tmp_path: Path) -> None:
         assert partition.application_ids() == ("app",)
 
 
-def test_an_opened_partition_that_closes(tmp_path: Path) -> None:
-    """A partition with a store frees its file, and opens again with its work."""
-    path = tmp_path / "store"
-    partition = open_partition(path, CONFIG)
-    partition.submit("app", EVE, "root.q")
-    partition.close()
-    partition.close()
-    with open_partition(path) as again:
-        assert again.submit("next", EVE, "root.q")
-        assert again.application_ids() == ("app", "next")
-
-
 def _in_memory(_: Path) -> AbstractPartition:
     return Partition(CONFIG)
 

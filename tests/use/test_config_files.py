@@ -67,11 +67,6 @@ def test_several_configurations_are_ambiguous() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("partition: []", "did you mean 'partitions'?"),
-        ("partitions:\n- queue: []", "did you mean 'queues'?"),
-        ("partitions:\n- queues:\n  - name: a\n    resource: {}", "did you mean 'resources'?"),
-        ("partitions:\n- queues:\n  - name: a\n    max_applications: 3", "did you mean 'maxapplications'?"),
-        ("partitions:\n- queues:\n  - name: a\n    limits: [{user: [x]}]", "did you mean 'users'?"),
         ("partitions:\n- queues:\n\t- name: a\n", "a tab character"),
         ("partitions:\n- queues:\n  - name: a\n\t  resources: {}\n", "a tab character"),
         ("partitions:\n- queues: []\n  limits: [{users: [*], maxapplications: 1}]", "quote it: '*'"),
@@ -83,7 +78,7 @@ def test_several_configurations_are_ambiguous() -> None:
         (PLAIN.replace("vcore: AMOUNT", "memory: 1.5Gi"), "write 1536Mi"),
     ],
 )
-def test_messages_name_the_right_spelling(text: str, words: str) -> None:
+def test_messages_name_the_right_text(text: str, words: str) -> None:
     """A message names the problem and the nearest valid spelling."""
     with pytest.raises(ConfigError) as caught:
         parse_config(text)

@@ -40,16 +40,6 @@ def test_plain_tcp_to_other_machines(opened: Callable[..., None], addresses: str
         opened(addresses, token=TOKEN, deadline=5)
 
 
-def test_plain_tcp_on_this_machine() -> None:
-    """Plain TCP works on the loopback addresses."""
-    service = Service(None, "tcp://127.0.0.1:0", config=CONFIG)
-    service.start()
-    try:
-        _open(str(service.addresses[0]))
-    finally:
-        service.stop()
-
-
 @pytest.mark.parametrize("opened", [_open, _asynchronously])
 def test_an_untrusted_certificate(opened: Callable[..., None], tmp_path: Path) -> None:
     """A client that does not trust the certificate fails at once, with the reason."""
