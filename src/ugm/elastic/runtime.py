@@ -228,6 +228,10 @@ class ResourceNode:
     non_preemptible_used: int = 0
     #: The position among the hungry siblings.
     place: int = 0
+    #: Whether the usage of the resource is limited.
+    is_limited: bool = field(init=False)
+    #: Whether the group has a runtime of the resource: its maximum and that of its parent name it.
+    is_shared: bool = field(init=False)
     #: The node from which the amounts are shared down to this one, and the nodes on the way with their siblings.
     top: ResourceNode = field(init=False)
     path: tuple[tuple[ChildShares, ResourceNode], ...] = field(default=(), init=False)
@@ -240,6 +244,8 @@ class ResourceNode:
             self.min, self.lends = group.min.amounts.get(resource, 0), group.allow_lent
             self.weight = group.weight.amounts.get(resource, 0)
             self.limited_request = min(self.request, self.max)
+        self.is_limited = self.is_counted and (self.parent is None or self.max < UNLIMITED)
+        self.is_shared = self.is_limited and (self.parent is None or self.parent.is_counted)
         if self.parent is not None:
             if self.competes:
                 self.parent.shares.add(self)
@@ -287,16 +293,6 @@ class ResourceNode:
             node = parent
 
     # Reads
-
-    @property
-    def is_limited(self) -> bool:
-        """True if the usage of the resource is limited."""
-        return self.is_counted and self.max < UNLIMITED
-
-    @property
-    def is_shared(self) -> bool:
-        """True if the group has a runtime of the resource: its maximum and that of its parent name it."""
-        return self.is_limited and (self.parent is None or self.parent.is_counted)
 
     def runtime(self) -> int:
         """Return the runtime now.

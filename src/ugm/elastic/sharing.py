@@ -213,15 +213,18 @@ def divide_in_rounds(
     >>> [round[3] for round in divide_in_rounds(45, "BCD", [60, 50, 80], [5, 20, 35])]
     [[-9, 8, 16], [5, 10]]
     """
+    total = sum(needs)
     while True:
-        hungry, left = list(map(gt, needs, repeat(0))), left - sum(needs)
+        hungry = list(map(gt, needs, repeat(0)))
         keys, weights = list(compress(keys, hungry)), list(compress(weights, hungry))
         needs = list(compress(needs, hungry))
-        left += sum(needs)
+        # What the satisfied groups return: their needs are negative.
+        left += sum(needs) - total
         if left <= 0 or not keys:
             return
-        parts, left = divide(left, weights), 0
+        parts = divide(left, weights)
         needs = list(map(sub, needs, parts))
+        total, left = sum(needs), 0
         yield keys, weights, parts, needs
         if min(needs) > 0:
             return

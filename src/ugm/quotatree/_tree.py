@@ -9,7 +9,7 @@ restores all of them.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, pairwise
@@ -105,18 +105,20 @@ class QuotaTree:
         """Return amounts that are in the order of the resources by name."""
         return Resource(dict(zip(self.resources, amounts, strict=True)))
 
+    def unpack(self, packed: int) -> tuple[int, ...]:
+        """Return a packed amount by position of the resource."""
+        return self._packing.unpack_free(self._packing.signs + packed)
+
     def view(self) -> TreeView:
         """Return the current state of the tree."""
-        borrowed = {name: [0] * len(self.resources) for name in self.nodes}
-        lent = {name: [0] * len(self.resources) for name in self.nodes}
+        borrowed, lent = Counter[str](), Counter[str]()
         for consumer in self.consumers.values():
             leaf, node = consumer.leaf, consumer.node
             if node is None or leaf is node:
                 continue
-            passed = leaf.path[: leaf.depth - node.depth] if leaf else ()
-            for sums in (lent[node.name], *(borrowed[each.name] for each in passed)):
-                for at, name in enumerate(self.resources):
-                    sums[at] += consumer.entry.request.get(name, 0)
+            lent[node.name] += consumer.packed
+            for passed in leaf.path[: leaf.depth - node.depth] if leaf else ():
+                borrowed[passed.name] += consumer.packed
 
         def node_view(node: TreeNode) -> NodeView:
             return NodeView(
@@ -126,8 +128,8 @@ class QuotaTree:
                 hard=node.hard,
                 quota=self.named(node.quota),
                 allocated=self.named(node.allocated()),
-                borrowed=self.named(borrowed[node.name]),
-                lent=self.named(lent[node.name]),
+                borrowed=self.named(self.unpack(borrowed[node.name])),
+                lent=self.named(self.unpack(lent[node.name])),
                 consumers=tuple(
                     ConsumerView(one.id, one.entry.group, node.name, *one.entry[2:]) for one in node.consumers()
                 ),
@@ -481,13 +483,12 @@ def borrowers(tree: QuotaTree, group: str | None, usage: Resource, without: Coll
     if not claimant:
         return
     members: defaultdict[TreeNode, list[str]] = defaultdict(list)
-    used = {node: [0] * len(tree.resources) for node in tree.nodes.values()}
+    used = Counter[TreeNode]()
     for consumer in tree.consumers.values():
         if consumer.leaf is not None and consumer.id not in without:
             members[consumer.leaf].append(consumer.id)
             for node in consumer.leaf.path:
-                for at, name in enumerate(tree.resources):
-                    used[node][at] += consumer.entry.request.get(name, 0)
+                used[node] += consumer.packed
     for leaf in sorted(members.keys() - {claimant[0]}, key=lambda node: node.name):
         own = [node for node in leaf.path if node not in claimant]
         side = [node for node in claimant if node not in leaf.path]
@@ -496,7 +497,7 @@ def borrowers(tree: QuotaTree, group: str | None, usage: Resource, without: Coll
         yield Borrower("quota node", leaf.name, entitled, guarantees, tuple(members[leaf]))
 
 
-def _guarantees(tree: QuotaTree, node: TreeNode, used: list[int], more: Mapping[str, int]) -> Iterator[Guarantee]:
-    for name, quota, amount in zip(tree.resources, node.quota, used, strict=True):
+def _guarantees(tree: QuotaTree, node: TreeNode, used: int, more: Mapping[str, int]) -> Iterator[Guarantee]:
+    for name, quota, amount in zip(tree.resources, node.quota, tree.unpack(used), strict=True):
         place = f"quota tree {tree.name!r}"
         yield Guarantee("quota node", node.name, place, name, quota, quota, amount + more.get(name, 0))
