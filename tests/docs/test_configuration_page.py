@@ -26,7 +26,6 @@ PARTS: Final = {
     "refusal.rule.replace('_', '-')": (
         "already-exists",
         "children-min-exceeds-min",
-        "cycle",
         "max-keys-mismatch",
         "min-exceeds-max",
         "min-key-not-in-max",

@@ -36,7 +36,6 @@ _FIELDS: Final[Mapping[str, str]] = {
     "already_exists": "name",
     "parent_not_found": "parent",
     "parent_is_not_parent": "parent",
-    "cycle": "parent",
     "namespace_bound": "namespaces",
     "min_key_not_in_max": "min",
     "min_exceeds_max": "min",
