@@ -34,23 +34,6 @@ def test_queues_add_up() -> None:
     assert (b["queue_path"], b["applications"], b["running_applications"]) == ("root.b", 1, 0)
 
 
-def test_queues_say_what_the_partition_says() -> None:
-    """The tree of a snapshot is that of the partition."""
-    partition = busy()
-    partition.submit("made", SUE, "root.c")
-    queue_info = {queue.queue_path: queue for queue in (partition.queue() or partition.queue("root.a")).walk()}  # type: ignore[union-attr] # the root is there
-
-    def walk(queue: dict[str, object]) -> None:
-        state = queue_info.pop(str(queue["queue_path"])).to_dict()
-        for name in set(state) - {"applications", "children"}:
-            assert queue[name] == state[name], name
-        for child in queue["children"]:  # type: ignore[attr-defined] # a list
-            walk(child)
-
-    walk(client(partition).get(f"{PREFIX}/queues").json())
-    assert queue_info == {}
-
-
 def test_overdue_allocations_have_owners() -> None:
     """Allocations after their promised end are listed with their users and queues, the first of them by end and id."""
     partition = create_partition(parse_config("partitions: [{queues: [{name: a}]}]").partition())
