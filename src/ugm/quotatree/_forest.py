@@ -5,8 +5,7 @@ in which they joined. A consumer that is preempted in one tree leaves all trees 
 asked, so that the next tree has that room as well.
 
 Undo: a `Change` has the previous places of all consumers that it has touched. If one tree rejects the request, all
-trees are restored, order included. If an exception interrupts a change, the next change rebuilds the trees as they were
-before.
+trees are restored, order included. If an exception interrupts a change, the trees are rebuilt as they were before.
 """
 
 from __future__ import annotations
@@ -79,17 +78,20 @@ class Change:
         return all(one.node is node for tree, _ in self._before for one, (node, _) in tree.log.items())
 
     def run(self, action: Callable[[], T]) -> T:
-        """Make the change."""
+        """Make the change. If an exception interrupts it, nothing has changed."""
+        try:
+            result = action()
+        except BaseException:
+            self._recover()
+            raise
         for tree, _ in self._before:
-            if tree.log:
-                # An exception has interrupted the last change.
-                tree.recover()
-        result = action()
-        self._logs = [tree.log for tree, _ in self._before]
-        for tree, _ in self._before:
-            tree.log = {}
-            tree.version = self._version
+            self._logs.append(tree.log)
+            tree.log, tree.version = {}, self._version
         return result
+
+    def _recover(self) -> None:
+        for tree, _ in self._before:
+            tree.recover()
 
     def run_if_granted(self, action: Callable[[], AllocationResponse]) -> AllocationResponse:
         """Make the change; if its request is rejected, undo everything but a change of the order."""
@@ -107,7 +109,12 @@ class Change:
         """Restore the trees, order included."""
         for (tree, version), log in zip(self._before, self._logs, strict=True):
             tree.log, tree.version = log, version
-            tree.undo()
+        try:
+            for tree, _ in self._before:
+                tree.undo()
+        except BaseException:
+            self._recover()
+            raise
 
 
 class Forest:

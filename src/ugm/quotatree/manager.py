@@ -7,8 +7,8 @@ A tree is a forest with one tree (`ugm.quotatree._forest`), so an operation on a
 run the same code.
 
 Every operation holds one lock for all of its work. A call that raises changes nothing. Neither does a rejected request,
-except for the order of consumers with `requeue_rejected`. If an exception from outside interrupts a change, for example
-Ctrl-C, the next change or `QuotaManager.verify` restores the trees.
+except for the order of consumers with `requeue_rejected`. An allocation, a deallocation or an undo that an exception
+interrupts, for example Ctrl-C, has taken effect or changed nothing.
 """
 
 from __future__ import annotations
