@@ -91,11 +91,11 @@ def main(folder: str = "", *names: str) -> None:
             take_all(browser, Path(folder), names or SCENARIOS)
             browser.close()
         return
-    player, history = demo.create_player()
-    player.advance(demo.START)
+    replay, history = demo.create_demo()
+    replay.run(demo.START)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        with served(player.partition, history) as address:
+        with served(replay.partition, history) as address:
             take(browser, address, OF_DEMO)
         with served(*crowd(3000, 10_000)) as address:
             take(browser, address, OF_CROWD)

@@ -19,9 +19,10 @@ from ugm.cli.serve import HOST, JSON, PORT, extras_required, listening, names_of
 from ugm.server import History
 from ugm.server.serving import ServerSignals
 from ugm.simulation import Job, JobMapping, read_swf
-from ugm.simulation.player import Player, VirtualClock
+from ugm.simulation.replay import Replay
+from ugm.simulation.timeline import Timeline
 
-__all__ = ["START", "create_player", "demo_command", "endless", "play"]
+__all__ = ["START", "create_demo", "demo_command", "endless", "play"]
 
 #: The resources of the cluster.
 _CLUSTER: Final = Resource.parse(vcore="256", memory="1Ti")
@@ -52,19 +53,19 @@ def demo_command(*, host: str, port: int, speed: float, as_json: bool) -> None:
         from ugm.server import create_app  # noqa: PLC0415 - needs an extra
 
         with listening(host, port) as listener:
-            player, history = create_player()
-            player.advance(START)
-            app = create_app({"default": player.partition}, history={"default": history}, allowed_hosts=names_of(host))
+            replay, history = create_demo()
+            replay.run(START)
+            app = create_app({"default": replay.partition}, history={"default": history}, allowed_hosts=names_of(host))
             # Ctrl-C is the usual way to stop the demo.
-            with _playing(player, speed), suppress(KeyboardInterrupt):
+            with _playing(replay, speed), suppress(KeyboardInterrupt):
                 run_server(app, host, listener, {}, as_json=as_json, signals=signals)
 
 
 @contextmanager
-def _playing(player: Player, speed: float) -> Iterator[None]:
-    """Advance a player in a thread during the block."""
+def _playing(replay: Replay, speed: float) -> Iterator[None]:
+    """Advance a replay in a thread during the block."""
     over = threading.Event()
-    thread = threading.Thread(target=play, args=(player, speed, over), name="demo")
+    thread = threading.Thread(target=play, args=(replay, speed, over), name="demo")
     try:
         thread.start()
         yield
@@ -75,21 +76,21 @@ def _playing(player: Player, speed: float) -> Iterator[None]:
             thread.join()
 
 
-def create_player() -> tuple[Player, History]:
-    """Return a player of the bundled workload, at its beginning, and the history of its partition."""
+def create_demo() -> tuple[Replay, History]:
+    """Return a replay of the bundled workload, at its beginning, and the history of its partition."""
     history = History()
     config = load_config(_bundled("demo.yaml")).partition()
     jobs = list(JobMapping().jobs(read_swf(_bundled("grid.swf.gz"))))
-    begin, clock = int(time.time()) - START, VirtualClock()
-    partition = Partition(config, cluster=_CLUSTER, subscribers=[history], clock=lambda: begin + clock.now)
-    return Player(partition, endless(jobs), clock), history
+    timeline = Timeline(int(time.time()) - START, config)
+    partition = Partition(config, cluster=_CLUSTER, subscribers=[history], clock=timeline.second)
+    return Replay(partition, endless(jobs), timeline), history
 
 
-def play(player: Player, speed: float, over: threading.Event) -> None:
-    """Advance a player by *speed* seconds of the workload per second, until *over* is set."""
-    began, start = time.monotonic(), player.now
+def play(replay: Replay, speed: float, over: threading.Event) -> None:
+    """Advance a replay by *speed* seconds of the workload per second, until *over* is set."""
+    began, start = time.monotonic(), replay.now
     while not over.wait(_TICK):
-        player.advance(start + int((time.monotonic() - began) * speed))
+        replay.run(start + int((time.monotonic() - began) * speed))
 
 
 def endless(jobs: Sequence[Job]) -> Iterator[Job]:

@@ -10,12 +10,14 @@ The counters of a replay become its report.
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
+from ugm.configuration.schedules import NEVER
 from ugm.decision import COUNTED_KINDS, EffectiveLimit, Violation
 from ugm.families import SEPARATOR
 from ugm.identity import TrackingType, UserGroup
@@ -63,20 +65,16 @@ class ConfiguredLimit:
     #: In the order of their first use.
     gauges: list[Gauge] = field(default_factory=list)
     #: The number of delayed jobs and the seconds for which they waited, by user.
-    impacts: dict[str, list[int]] = field(default_factory=dict)
+    delayed: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)
     #: The number of jobs that can never start because of the limit.
     rejected: int = 0
-
-    def add_impact(self, user: str, jobs: int, seconds: int) -> None:
-        """Count jobs that the limit began to delay, and seconds for which it delayed jobs."""
-        impact = self.impacts.setdefault(user, [0, 0])
-        impact[0] += jobs
-        impact[1] += seconds
 
     def summary(self) -> LimitSummary:
         """Return the summary of the limit for the report."""
         highest = max(self.gauges, key=lambda gauge: gauge.peak)
-        impacts = [UserImpact(user, jobs, seconds) for user, (jobs, seconds) in self.impacts.items()]
+        users = self.delayed | self.seconds
+        impacts = [UserImpact(user, self.delayed[user], self.seconds[user]) for user in users]
         return LimitSummary(
             *self.key,
             place=self.place,
@@ -84,8 +82,8 @@ class ConfiguredLimit:
             peak=highest.peak,
             peak_name=highest.name,
             names=len(self.gauges),
-            delayed_jobs=sum(impact.jobs for impact in impacts),
-            delayed_seconds=sum(impact.seconds for impact in impacts),
+            delayed_jobs=self.delayed.total(),
+            delayed_seconds=self.seconds.total(),
             rejected=self.rejected,
             users=tuple(sorted(impacts, key=lambda impact: (-impact.seconds, -impact.jobs, impact.user))),
         )
@@ -109,8 +107,8 @@ class Gauge:
     #: The amounts beyond the guarantee times seconds, up to a second.
     borrowed: int = 0
     _counted_until: int = 0
-    #: The job classes that wait for the gauge, by the amount that each needs.
-    waiting: dict[int, dict[JobClass, None]] = field(default_factory=dict)
+    #: The job classes that wait for the gauge, with the amount that each job needs.
+    waiting: dict[JobClass, int] = field(default_factory=dict)
 
     def change(self, now: int, amount: int) -> None:
         """Change the usage at a second."""
@@ -121,15 +119,10 @@ class Gauge:
         if used > self.peak:  # noqa: PLR1730 - a call of `max` takes longer
             self.peak = used
 
-    @property
-    def has_room(self) -> bool:
-        """True if the gauge has room for a class that waits for it."""
-        return self.is_exact and bool(self.waiting) and min(self.waiting) <= self.configured.limit - self.used
-
     def with_room(self) -> list[JobClass]:
-        """Return the classes that wait for the gauge and for which it has room."""
+        """Return the classes that wait for the gauge and for which it is known to have room."""
         free = self.configured.limit - self.used
-        return [one for amount, classes in self.waiting.items() if amount <= free for one in classes]
+        return [one for one, amount in self.waiting.items() if amount <= free] if self.is_exact else []
 
 
 @final
@@ -146,8 +139,8 @@ class JobClass:
     gauges: list[tuple[Gauge, int]] = field(default_factory=list)
     #: The waiting jobs by application id.
     waiting: dict[str, None] = field(default_factory=dict)
-    #: The gauge that the jobs wait for, and the amount that each needs there; None if none waits.
-    awaited: tuple[Gauge, int] | None = None
+    #: The gauge that the jobs wait for; None if none waits.
+    awaited: Gauge | None = None
     #: The second up to which the waiting time has been counted.
     counted_until: int = 0
     #: The limits that a single job exceeds, so that jobs of this class are rejected; empty if there are none.
@@ -172,21 +165,20 @@ class JobClass:
     def count_waiting(self, now: int) -> None:
         """Add the waiting time since the last call to the awaited limit."""
         if self.awaited is not None and now > self.counted_until:
-            seconds = len(self.waiting) * (now - self.counted_until)
-            self.awaited[0].configured.add_impact(self.user.name, 0, seconds)
+            self.awaited.configured.seconds[self.user.name] += len(self.waiting) * (now - self.counted_until)
         self.counted_until = now
 
-    def wait_for(self, found: tuple[Gauge, int] | None) -> None:
-        """Wait for another gauge, or for none."""
+    def wait_for(self, gauge: Gauge, amount: int) -> None:
+        """Wait for a gauge in place of the former one."""
+        self.stop_waiting()
+        self.awaited = gauge
+        gauge.waiting[self] = amount
+
+    def stop_waiting(self) -> None:
+        """Wait for no gauge."""
         if self.awaited is not None:
-            gauge, amount = self.awaited
-            del gauge.waiting[amount][self]
-            if not gauge.waiting[amount]:
-                del gauge.waiting[amount]
-        self.awaited = found
-        if found is not None:
-            gauge, amount = found
-            gauge.waiting.setdefault(amount, {})[self] = None
+            del self.awaited.waiting[self]
+        self.awaited = None
 
 
 #: What the limits of a job depend on: its queue, user and tags.
@@ -205,14 +197,7 @@ class ReplayGauges:
     #: In the order of their first use.
     configured: dict[_LimitKey, ConfiguredLimit] = field(default_factory=dict)
     _gauges: dict[tuple[str, str, str, str, str | None], Gauge] = field(default_factory=dict)
-    #: The gauges that are not exact.
-    _unknown: list[Gauge] = field(default_factory=list)
     _limits: dict[Subject, tuple[EffectiveLimit, ...]] = field(default_factory=dict)
-
-    @property
-    def are_any_unknown(self) -> bool:
-        """True if a class waits for a gauge that is not exact."""
-        return any(gauge.waiting for gauge in self._unknown)
 
     def of(self, violation: Violation) -> tuple[Gauge, int]:
         """Return the gauge of the limit that a violation names, and the requested amount."""
@@ -256,8 +241,6 @@ class ReplayGauges:
             is_exact = is_tracked and not self.is_scheduled and SEPARATOR not in (resource or "")
             gauge = self._gauges[subject] = Gauge(configured, name, is_exact)
             configured.gauges.append(gauge)
-            if not gauge.is_exact:
-                self._unknown.append(gauge)
         return gauge
 
     def limits(self) -> tuple[LimitSummary, ...]:
@@ -295,11 +278,10 @@ def _seconds() -> array[int]:
 class ReplayCounters:
     """Counts and waiting times of one replay."""
 
-    #: The numbers of submitted and rejected jobs, and the most waiting jobs at any time.
+    #: The number of submitted jobs, and the most waiting jobs at any time.
     submitted: int = 0
-    rejected: int = 0
     most_waiting: int = 0
-    _all: array[int] = field(default_factory=_seconds)
+    #: The waiting times of started jobs; a job counts for its user and each of its groups.
     _users: defaultdict[str, array[int]] = field(default_factory=partial(defaultdict, _seconds))
     _groups: defaultdict[str, array[int]] = field(default_factory=partial(defaultdict, _seconds))
     #: The number of the first rejected job, and the count, of equal jobs.
@@ -307,19 +289,18 @@ class ReplayCounters:
     #: The number of evicted jobs and the lost seconds, by kind, borrower and owner.
     _reclaims: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
 
-    #: The amounts in use, since a second, and up to it the amounts times seconds, by resource.
-    _in_use: defaultdict[str, int] = field(default_factory=partial(defaultdict, int))
-    _used_until: int = 0
-    _areas: defaultdict[str, int] = field(default_factory=partial(defaultdict, int))
-    #: The usage of the started jobs of each user, in amounts times seconds.
-    _used: defaultdict[str, int] = field(default_factory=partial(defaultdict, int))
+    #: The usage of the ended jobs by resource, in amounts times seconds.
+    _areas: Counter[str] = field(default_factory=Counter)
+    #: The cores of the started jobs of each user, in the same way.
+    _used: Counter[str] = field(default_factory=Counter)
     #: The waiting times in the log.
     _logged: array[int] = field(default_factory=_seconds)
-    _first: int | None = None
+    #: The second at which the first job started.
+    _first: int = NEVER
 
     def start(self, job: Job, wait: int) -> None:
         """Count a started job and its waiting time."""
-        self._all.append(wait)
+        self._first = min(self._first, job.submit_time + wait)
         self._used[job.user.name] += job.usage.get(VCORE, 0) * job.run_time
         if job.logged_wait is not None:
             self._logged.append(job.logged_wait)
@@ -327,27 +308,13 @@ class ReplayCounters:
         for group in job.user.groups:
             self._groups[group].append(wait)
 
-    def use(self, now: int, usage: Resource, jobs: int) -> None:
-        """Count that a job starts (1) or ends (-1), and what was in use since the last call."""
-        seconds, self._used_until = now - self._used_until, now
-        if self._first is None:
-            self._first = now
-        elif seconds:
-            for name, amount in self._in_use.items():
-                self._areas[name] += amount * seconds
+    def end(self, usage: Resource, seconds: int) -> None:
+        """Count the usage of a job that has run for some seconds."""
         for name, amount in usage.items():
-            self._in_use[name] += jobs * amount
-
-    def _utilization(self, cluster: Resource | None) -> tuple[ResourceUse, ...]:
-        seconds = self._used_until - (self._first or 0)
-        available: Mapping[str, int] = cluster or {}
-        return tuple(
-            ResourceUse(name, area, seconds, available.get(name)) for name, area in sorted(self._areas.items())
-        )
+            self._areas[name] += amount * seconds
 
     def reject(self, job: Job, queue_path: str, usage: Resource | None, reason: str) -> None:
         """Count a job that can never start, with its equals."""
-        self.rejected += 1
         equal = job.user.name, queue_path, usage, reason
         first, count = self._rejections.get(equal, (job.number, 0))
         self._rejections[equal] = first, count + 1
@@ -359,18 +326,20 @@ class ReplayCounters:
         jobs, lost = self._reclaims.get(key, (0, 0))
         self._reclaims[key] = jobs + 1, lost + seconds
 
-    def figures(self, cluster: Resource | None) -> dict[str, Any]:
-        """Return the fields of a `Report` that the counters determine."""
+    def figures(self, cluster: Resource | None, now: int) -> dict[str, Any]:
+        """Return the fields of a `Report` that the counters determine at the end of the replay."""
+        available: Mapping[str, int] = cluster or {}
+        use = [ResourceUse(name, area, now - self._first, available.get(name)) for name, area in self._areas.items()]
         rejections = [JobRejection(*equal, count, first) for equal, (first, count) in self._rejections.items()]
         reclaims = [GroupReclaim(*groups, *counts) for groups, counts in self._reclaims.items()]
         return {
-            **{name: getattr(self, name) for name in ("submitted", "rejected", "most_waiting")},
-            "started": len(self._all),
-            "waiting": WaitingTime.of(self._all),
+            "submitted": self.submitted,
+            "most_waiting": self.most_waiting,
+            "waiting": WaitingTime.of([*chain.from_iterable(self._users.values())]),
             "logged": WaitingTime.of(self._logged) if self._logged else None,
             "users": _by_name(self._users),
             "usage": tuple(sorted(self._used.items())),
-            "utilization": self._utilization(cluster),
+            "utilization": tuple(sorted(use, key=lambda one: one.resource)),
             "groups": _by_name(self._groups),
             "rejections": tuple(sorted(rejections, key=lambda one: (-one.jobs, one.first_job))),
             "reclaims": tuple(sorted(reclaims, key=lambda one: (-one.jobs, one.kind, one.borrower, one.owner))),

@@ -2,7 +2,16 @@
 
 A job waits only for the partition: its placement rules, the quotas of its queues, the limits of its users and groups,
 its quota models and budgets, and the size of the cluster if it is given. Without a cluster size, the cluster is
-unlimited. The waiting times in the report are those that the partition causes. `ugm.simulation.player` has the loop.
+unlimited. The waiting times in the report are those that the partition causes.
+
+The partition decides everything: its waiting list returns the jobs that can start, in its order, with its reservations
+and its quota models. A `Replay` only knows when jobs arrive and end, and counts what happens:
+
+- A job is placed and requested when it is submitted. If it is denied, it is pending. If it can never fit, or no
+  placement rule finds a queue, it is rejected.
+- When jobs end, all jobs that end at that second are released first. Then the partition wakes the pending jobs that
+  fit, and they start.
+- Jobs that are submitted at the same second come after that.
 
 The order of waiting jobs is one of these; equals are ordered by submission:
 
@@ -33,7 +42,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Final, Literal, NamedTuple, final
+from heapq import heappop, heappush
+from typing import Final, Literal, NamedTuple, TypeAlias, final
+from weakref import WeakValueDictionary
 
 from ugm.arguments import require_callable, require_instance
 from ugm.budgets import Budgets
@@ -41,30 +52,31 @@ from ugm.budgets.kind import declared_budget
 from ugm.configuration import PartitionConfig
 from ugm.configuration.family_rules import normal_config
 from ugm.configuration.schedules import NEVER
-from ugm.decision import Decision
-from ugm.errors import InvariantError
+from ugm.decision import Decision, Violation
+from ugm.errors import InvariantError, RequestError
 from ugm.families import Families
-from ugm.identity import TrackingType
+from ugm.identity import TrackingType, UserGroup
 from ugm.model import BUDGET, QuotaModel
 from ugm.partition import Partition
 from ugm.partition.config.compiled import highest_limits
-from ugm.queues import Placement
 from ugm.resources import Resource
-from ugm.simulation.budget_log import BudgetLog
 from ugm.simulation.gauges import Gauge, JobClass, ReplayCounters, ReplayGauges
 from ugm.simulation.orders import JobOrderName, PeriodicShares, ordered, require_order, reserving
-from ugm.simulation.player import Player, RunningJob, Timeline
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
-from ugm.simulation.workload import Job
+from ugm.simulation.timeline import BudgetLog, Timeline
+from ugm.simulation.workload import Job, checked_jobs
 
-__all__ = ["Progress", "simulate"]
+__all__ = ["Progress", "Replay", "simulate"]
 
 #: After the last job, a replay waits for the next change of limits or budgets while jobs are waiting, unless none was
 #: released or started for this time, in seconds.
 _PATIENCE: Final = 400 * 86_400
 #: The kinds of limits that evictions of other groups do not relieve.
 _OTHERS: Final = frozenset({TrackingType.USER.value, TrackingType.GROUP.value, BUDGET})
+
+#: The queue, user, usage, tags and duration of equal jobs.
+_ClassKey: TypeAlias = tuple[str, UserGroup, Resource, tuple[tuple[str, str], ...], int | None]
 
 
 class Progress(NamedTuple):
@@ -149,46 +161,82 @@ def simulate(  # noqa: PLR0913 - one for each option
     budgets += [budget for model in given if isinstance(model, Budgets) for budget in model.budgets]
     if cluster is not None:
         cluster = Families(config.ugm.families).normal(cluster, argument="cluster")
-    timeline = Timeline(start, config, budgets)
+    timeline = Timeline(start, replayed, budgets)
     partition = Partition(replayed, cluster=cluster, models=given, group_limits=group_limits, clock=timeline.second)
-    log = BudgetLog(partition, timeline, bool(budgets), bool(config.ugm.thresholds.shares))
-    lasting = highest_limits(replace(replayed, ugm=replace(replayed.ugm, budgets=())))
-    gauges = ReplayGauges(Partition(lasting, cluster=cluster, models=models()), timeline.is_scheduled)
-    parts = _Parts(log, gauges, observer, recorder)
-    replay = _Replay(partition, jobs, timeline, parts, reserves=reserves, reclaims=reclaims)
+    replay = Replay(
+        partition, jobs, timeline, models(), observer=observer, recorder=recorder, reserves=reserves, reclaims=reclaims
+    )
     replay.run(until)
-    return replay.report(cluster)
+    return replay.report()
 
 
-class _Parts(NamedTuple):
-    """The parts of a replay that record what happens, and the observer."""
+class RunningJob(NamedTuple):
+    """A running job."""
 
-    budgets: BudgetLog
-    gauges: ReplayGauges
-    observer: Callable[[Progress], None] | None
-    recorder: Recorder | None
+    end: int
+    #: The number of its start.
+    number: int
+    began: int
+    job: Job
+    job_class: JobClass
 
 
 @final
-class _Replay(Player):
-    """A replay that records what happens."""
+class Replay:
+    """Runs jobs in a partition that no other code changes, and counts what happens.
+
+    A job is one application with one allocation. It promises its duration if there are budgets or reservations.
+
+    Args:
+        partition: the partition. Its clock is the method `second` of the timeline.
+        jobs: the jobs in the order of their submission; they are read one by one.
+        timeline: the virtual clock, with the configuration of the partition.
+        models: new copies of the quota models that were passed to the partition, which answer queries about limits.
+        observer: called after each submission and each round of completions.
+        recorder: a new recorder.
+        reserves: whether queues reserve capacity for jobs that they delay.
+        reclaims: whether groups reclaim what they are guaranteed.
+    """
 
     def __init__(
         self,
         partition: Partition,
         jobs: Iterable[Job],
         timeline: Timeline,
-        parts: _Parts,
+        models: Iterable[QuotaModel] = (),
         *,
-        reserves: bool,
-        reclaims: bool,
+        observer: Callable[[Progress], None] | None = None,
+        recorder: Recorder | None = None,
+        reserves: bool = False,
+        reclaims: bool = True,
     ) -> None:
-        super().__init__(partition, jobs, timeline, promises=reserves or parts.budgets.has_budgets)
+        self.partition: Final = partition
         self._timeline: Final = timeline
-        self._budgets, self._gauges, self._observer, self._recorder = parts
+        nodes = partition.nodes().values()
+        self._cluster: Final = sum(nodes, Resource()) if nodes else None
+        limiting = highest_limits(replace(timeline.config, ugm=replace(timeline.config.ugm, budgets=())))
+        unused = Partition(limiting, cluster=self._cluster, models=models)
+        self._gauges: Final = ReplayGauges(unused, timeline.is_scheduled)
+        self._observer: Final = observer
+        self._recorder: Final = recorder
         self._reserves: Final = reserves
         self._reclaims: Final = reclaims
+        self._budgets: Final = BudgetLog(partition, timeline)
         self._counters: Final = ReplayCounters()
+        declared = timeline.config.ugm.families
+        self._families: Final = Families(declared) if declared else None
+        self._jobs: Final = checked_jobs(jobs)
+        self._next_job: Job | None = next(self._jobs, None)
+        #: The jobs by application id. The waiting ones are pending in the partition.
+        self.running: Final[dict[str, RunningJob]] = {}
+        self.waiting: Final[dict[str, tuple[Job, JobClass]]] = {}
+        #: A heap of ends, also former ones of evicted jobs, each with the number of the start.
+        self._ends: Final[list[tuple[int, int, str]]] = []
+        self._starts = 0
+        #: The number of decisions of the partition.
+        self._decisions = 0
+        #: A class is dropped with the last of its jobs, because each job may have its own size.
+        self._classes: Final[WeakValueDictionary[_ClassKey, JobClass]] = WeakValueDictionary()
         #: The last second at which a job started or ended.
         self._last_event = 0
         #: The jobs that wait after an eviction.
@@ -201,26 +249,40 @@ class _Replay(Player):
 
     # Time
 
+    @property
+    def now(self) -> int:
+        """The time of the virtual clock."""
+        return self._timeline.now
+
     def run(self, until: int | None) -> None:
         """Replay all jobs, to the second *until*, or until no job runs and none will start."""
         last = NEVER if until is None else until
-        while self._continues() and (second := self.next_event()) <= last:
-            self.go_to(second)
+        while self._continues() and (second := self._next_event()) <= last:
+            self._go_to(second)
         if until is not None:
-            self.move_to(until)
-        for job_class in dict.fromkeys(job_class for _, job_class in self.waiting.values()):
-            job_class.count_waiting(self.now)
-        self._counters.use(self.now, Resource(), 0)
-        if self._recorder:
-            self._recorder.finish(self.now)
+            self._move_to(until)
 
     def _continues(self) -> bool:
         """Return whether a job arrives or runs, or may start when limits change or budgets are renewed."""
-        if self.running or self.next_job is not None:
+        if self.running or self._next_job is not None:
             return True
-        return bool(self.waiting) and self.next_event() - self._last_event < _PATIENCE
+        return bool(self.waiting) and self._next_event() - self._last_event < _PATIENCE
 
-    def next_change(self) -> int:
+    def _next_event(self) -> int:
+        """Return the second at which something happens next; `NEVER` or later for none."""
+        submitted = NEVER if self._next_job is None else max(self._next_job.submit_time, self.now)
+        return min(self._next_end(), submitted, self._next_change())
+
+    def _next_end(self) -> int:
+        ends, running = self._ends, self.running
+        while ends:
+            end, number, name = ends[0]
+            if name in running and running[name].number == number:
+                return end
+            heappop(ends)
+        return NEVER
+
+    def _next_change(self) -> int:
         """Return the second at which limits change or budgets are renewed next, if that may matter."""
         if not self._counters.submitted or not (self.waiting or self._budgets.follows_changes):
             # A job may run through a million changes, and none of them does anything.
@@ -229,132 +291,189 @@ class _Replay(Player):
             self._timeline.find_next_change()
         return self._timeline.next_change
 
-    def go_to(self, second: int) -> None:
-        """Let happen what happens first at the second of the next event."""
-        if second == self.next_change():
-            self.move_to(second - 1)
-            self._budgets.close_periods()
-        super().go_to(second)
-
-    def move_to(self, second: int) -> None:
+    def _move_to(self, second: int) -> None:
         """Set the clock, after a check of the thresholds if the last second is over."""
         if second > self.now:
             self._budgets.watch()
-            super().move_to(second)
+            self._timeline.now = second
 
-    def end_round(self) -> None:
+    def _go_to(self, second: int) -> None:
+        """Let happen what happens first at the second of the next event."""
+        is_change = second == self._next_change()
+        if is_change:
+            self._move_to(second - 1)
+            self._budgets.close_periods()
+        is_round = is_change or second == self._next_end()
+        self._move_to(second)
+        if is_round:
+            while self._next_end() == second:
+                name = heappop(self._ends)[2]
+                self.partition.remove(name)
+                self._end(name)
+            self._start_waiting()
+        elif self._next_job is not None:
+            job, self._next_job = self._next_job, next(self._jobs, None)
+            self._submit(job)
+        self._end_round()
+
+    def _end_round(self) -> None:
         """Follow the guarantees and the limits after a submission or the end of jobs."""
         while self._entitled and self._reclaim_one():
-            self.start_waiting()
+            self._start_waiting()
         for gauge in self._lowered:
-            if gauge.has_room:
-                for job_class in gauge.with_room():
-                    self._find_limit(job_class)
+            for job_class in gauge.with_room():
+                self._find_limit(job_class)
         self._lowered.clear()
         if self._recorder:
             self._recorder.record_counts(self.now, len(self.running), len(self.waiting))
         if self._observer:
             self._observer(Progress(self.now, self._counters.submitted, len(self.running), len(self.waiting)))
 
-    def start_waiting(self) -> None:
-        """Start the waiting jobs that fit now.
-
-        Each of them waits for a limit that has denied it, so nothing can start while none of these limits has room.
-        """
-        if self._reserves or self._gauges.are_any_unknown or any(gauge.has_room for gauge in self._lowered):
-            super().start_waiting()
+    def _start_waiting(self) -> None:
+        """Start the waiting jobs that fit now."""
+        if self.waiting:
+            for request in self.partition.wake():
+                self._decisions += 1
+                if self.partition.allocate(request):
+                    self._start_waiting_job(request.application_id)
 
     # Jobs
 
-    def submit(self, job: Job) -> None:
+    def _submit(self, job: Job) -> None:
         """Place and request the next job."""
         if self._recorder and not self._counters.submitted:
             self._recorder.origin = self.now
         self._counters.submitted += 1
-        super().submit(job)
+        name = job.application_id
+        if job.submit_time < self.now:
+            raise RequestError("jobs", job.number, f"submitted at {job.submit_time}, but an earlier job at {self.now}")
+        if name in self.running or name in self.waiting:
+            raise RequestError("jobs", job.number, "submitted again before the job of that number has ended")
+        placement = self.partition.submit(name, job.user, job.queue, tags=job.tags)
+        if placement.queue_path is None:
+            self._counters.reject(job, job.queue, None, f"no queue: {'; '.join(map(str, placement.trials))}")
+            return
+        job_class = self._class_of(placement.queue_path, job, job.usage)
+        if job_class.never:
+            self._reject(job, job_class, job_class.never)
+            return
+        # Jobs of one class get equal answers.
+        decision = None if job_class.waiting else self._allocate(name, job_class)
+        if decision:
+            self._start(job, job_class)
+        elif decision is not None and not all(one.can_wait for one in decision.violations):
+            job_class.never = tuple(one for one in decision.violations if not one.can_wait)
+            self._reject(job, job_class, job_class.never)
+        else:
+            self._wait(job, job_class, decision)
 
-    def made_class(self, tags: tuple[tuple[str, str], ...], job_class: JobClass) -> None:
-        """Find the limits of a class."""
-        job_class.gauges = self._gauges.for_class(job_class, tags)
+    def _class_of(self, queue_path: str, job: Job, usage: Resource) -> JobClass:
+        """Return the class of a job with a usage."""
+        tags = tuple(sorted(job.tags.items())) if job.tags else ()
+        duration = job.promised_time if self._reserves or self._timeline.has_budgets else None
+        if self._families is not None:
+            usage = self._families.normal(usage)
+        key = queue_path, job.user, usage, tags, duration
+        job_class = self._classes.get(key)
+        if job_class is None:
+            job_class = self._classes[key] = JobClass(queue_path, job.user, usage, duration)
+            job_class.gauges = self._gauges.for_class(job_class, tags)
+        return job_class
 
-    def started(self, running: RunningJob) -> None:
-        """Charge a job that starts."""
-        job, job_class = running.job, running.job_class
+    def _allocate(self, name: str, job_class: JobClass) -> Decision:
+        self._decisions += 1
+        return self.partition.allocate(name, name, job_class.usage, duration=job_class.duration)
+
+    def _check(self, name: str, job_class: JobClass) -> Decision:
+        return self.partition.check(name, job_class.usage, duration=job_class.duration)
+
+    def _start(self, job: Job, job_class: JobClass) -> None:
+        """Run a job that was granted."""
+        name = job.application_id
+        if self._families is not None and (held := self.partition.allocation(name)) is not None:
+            # Amounts of any variant are assigned now.
+            job_class = self._class_of(job_class.queue_path, job, held.usage)
+        self._starts += 1
+        running = RunningJob(self.now + job.run_time, self._starts, self.now, job, job_class)
+        self.running[name] = running
+        heappush(self._ends, (running.end, running.number, name))
         self._change_usage(job_class, 1)
-        if job.application_id in self._evicted:
-            self._evicted.remove(job.application_id)
+        if name in self._evicted:
+            self._evicted.remove(name)
         else:
             self._counters.start(job, self.now - job.submit_time)
 
-    def ended(self, running: RunningJob) -> None:
-        """Refund a job that has ended or was evicted."""
-        self._change_usage(running.job_class, -1)
-        self._lowered.update((gauge, None) for gauge, _ in running.job_class.gauges if gauge.waiting)
+    def _end(self, name: str) -> RunningJob:
+        """Remove and return a job that has ended or was evicted."""
+        ended = self.running.pop(name)
+        self._change_usage(ended.job_class, -1)
+        self._counters.end(ended.job_class.usage, self.now - ended.began)
+        self._lowered.update((gauge, None) for gauge, _ in ended.job_class.gauges if gauge.waiting)
+        return ended
 
     def _change_usage(self, job_class: JobClass, jobs: int) -> None:
         now = self._last_event = self.now
         self._changes += 1
         for gauge, amount in job_class.gauges:
             gauge.change(now, jobs * amount)
-        self._counters.use(now, job_class.usage, jobs)
         if self._recorder:
             self._recorder.record_running(now, job_class, jobs)
 
-    def wait(self, job: Job, job_class: JobClass, decision: Decision | None) -> None:
-        """Let a job be pending, and have the reservation of its queues if it is free."""
-        super().wait(job, job_class, decision)
-        name = job.application_id
-        # A pending request reserves when it is denied.
-        if self._reserves and decision is not None and name in self.waiting and self.allocate(name, job_class):
-            self.start(name, *self.stop_waiting(name))
-
-    def delayed(self, job: Job, job_class: JobClass, decision: Decision | None) -> None:
-        """Count a job that begins to wait."""
-        job_class.count_waiting(self.now)
-        if job_class.awaited is None:
-            denied = self._check(job.application_id, job_class) if decision is None else decision
-            self._budgets.deny(denied.violations)
-            # An evicted job may fit, and start in the same round.
-            violations = denied.violations
-            job_class.wait_for(self._gauges.of(violations[0]) if violations else job_class.gauges[0])
-        assert job_class.awaited is not None  # noqa: S101 - it waits
-        gauge = job_class.awaited[0]
-        self._budgets.count(gauge)
-        gauge.configured.add_impact(job.user.name, 1, 0)
-        self._counters.most_waiting = max(self._counters.most_waiting, len(self.waiting) + 1)
-        if self._reclaims and job_class.group is not None:
-            self._entitled.setdefault(job_class, -1)
-
-    def _check(self, name: str, job_class: JobClass) -> Decision:
-        return self.partition.check(name, job_class.usage, duration=job_class.duration)
-
-    def _find_limit(self, job_class: JobClass) -> None:
-        """Let a class wait for the limit that denies it now."""
-        violations = self._check(next(iter(job_class.waiting)), job_class).violations
-        if violations:
-            job_class.count_waiting(self.now)
-            job_class.wait_for(self._gauges.of(violations[0]))
-
-    def resumed(self, job_class: JobClass) -> None:
-        """Count what a class has waited before one of its jobs starts."""
-        job_class.count_waiting(self.now)
-        if len(job_class.waiting) == 1:
-            job_class.wait_for(None)
-            self._entitled.pop(job_class, None)
-
-    def rejected(self, job: Job, job_class: JobClass, decision: Decision | None) -> None:
+    def _reject(self, job: Job, job_class: JobClass, violations: Iterable[Violation]) -> None:
         """Count a job that can never start, or may not even be pending."""
-        violations = job_class.never if decision is None else decision.violations
+        self.partition.remove(job.application_id)
         self._counters.reject(job, job_class.queue_path, job.usage, "; ".join(map(str, violations)))
         for violation in violations:
             gauge, _ = self._gauges.of(violation)
             gauge.configured.rejected += 1
             self._budgets.count(gauge)
 
-    def unplaced(self, job: Job, placement: Placement) -> None:
-        """Count a job that no placement rule placed."""
-        reason = f"no queue: {'; '.join(map(str, placement.trials))}"
-        self._counters.reject(job, job.queue, None, reason)
+    # Waiting jobs
+
+    def _wait(self, job: Job, job_class: JobClass, decision: Decision | None) -> None:
+        """Let a job be pending. If the partition has denied it, *decision* is the answer."""
+        name = job.application_id
+        answer = self.partition.request(name, name, job_class.usage, duration=job_class.duration)
+        if not answer:
+            self._reject(job, job_class, answer.violations)
+            return
+        self._count_delayed(job, job_class, decision)
+        self.waiting[name] = job, job_class
+        job_class.waiting[name] = None
+        self._counters.most_waiting = max(self._counters.most_waiting, len(self.waiting))
+        # A pending request has the reservation of its queues if it is free.
+        if self._reserves and decision is not None and self._allocate(name, job_class):
+            self._start_waiting_job(name)
+
+    def _count_delayed(self, job: Job, job_class: JobClass, decision: Decision | None) -> None:
+        job_class.count_waiting(self.now)
+        if job_class.awaited is None:
+            denied = self._check(job.application_id, job_class) if decision is None else decision
+            self._budgets.deny(denied.violations)
+            # An evicted job may fit, and start in the same round.
+            job_class.wait_for(*self._gauges.of(denied.violations[0]) if denied.violations else job_class.gauges[0])
+        assert job_class.awaited is not None  # noqa: S101 - it waits
+        self._budgets.count(job_class.awaited)
+        job_class.awaited.configured.delayed[job.user.name] += 1
+        if self._reclaims and job_class.group is not None:
+            self._entitled.setdefault(job_class, -1)
+
+    def _find_limit(self, job_class: JobClass) -> None:
+        """Let a class wait for the limit that denies it now."""
+        violations = self._check(next(iter(job_class.waiting)), job_class).violations
+        if violations:
+            job_class.count_waiting(self.now)
+            job_class.wait_for(*self._gauges.of(violations[0]))
+
+    def _start_waiting_job(self, name: str) -> None:
+        """Run a waiting job that was granted."""
+        job, job_class = self.waiting.pop(name)
+        job_class.count_waiting(self.now)
+        del job_class.waiting[name]
+        if not job_class.waiting:
+            job_class.stop_waiting()
+            self._entitled.pop(job_class, None)
+        self._start(job, job_class)
 
     # Evictions
 
@@ -362,7 +481,7 @@ class _Replay(Player):
         """Evict the jobs that other groups have to return for the first job that may reclaim; False if none may."""
         for job_class, failed_at in self._entitled.items():
             assert job_class.awaited is not None  # noqa: S101 - it waits
-            limit = job_class.awaited[0].configured.key
+            limit = job_class.awaited.configured.key
             if failed_at == self._changes or limit.kind in _OTHERS or not job_class.is_within_guarantee:
                 continue
             name = next(iter(job_class.waiting))
@@ -375,28 +494,34 @@ class _Replay(Player):
 
     def _evict(self, name: str, job_class: JobClass, names: Iterable[str]) -> None:
         """Start a job in place of others, which wait again."""
-        evicted = [self.evict(one) for one in names]
+        evicted = [self._end(one) for one in names]
         for one in evicted:
             self._counters.reclaim(one.job_class.group, job_class.group, self.now - one.began)
-        if self.allocate(name, job_class):
-            self.start(name, *self.stop_waiting(name))
+        if self._allocate(name, job_class):
+            self._start_waiting_job(name)
         for one in evicted:
             self._evicted.add(one.job.application_id)
-            self.wait(one.job, self.class_of(one.job_class.queue_path, one.job), None)
+            self._wait(one.job, self._class_of(one.job_class.queue_path, one.job, one.job.usage), None)
 
     # Results
 
-    def report(self, cluster: Resource | None) -> Report:
-        """Verify the partition, and return the report."""
+    def report(self) -> Report:
+        """Verify the partition, and return the report of the replay, which is over."""
         findings: tuple[str, ...] = ()
         try:
             self.partition.verify()
         except InvariantError as error:
             findings = error.findings
+        for job_class in dict.fromkeys(job_class for _, job_class in self.waiting.values()):
+            job_class.count_waiting(self.now)
+        for running in self.running.values():
+            self._counters.end(running.job_class.usage, self.now - running.began)
+        if self._recorder:
+            self._recorder.finish(self.now)
         budgets, crossings = self._budgets.finish()
         return Report(
-            **self._counters.figures(cluster),
-            decisions=self.decisions,
+            **self._counters.figures(self._cluster, self.now),
+            decisions=self._decisions,
             still_waiting=len(self.waiting),
             end_time=self.now,
             limits=self._gauges.limits(),

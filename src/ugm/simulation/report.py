@@ -266,8 +266,6 @@ class Report:
 
     #: The number of jobs; each is started, rejected, or still waiting at the end.
     submitted: int
-    started: int
-    rejected: int
     still_waiting: int
     #: The most waiting jobs at any time.
     most_waiting: int
@@ -299,6 +297,16 @@ class Report:
     #: The cores times seconds of the started jobs of each user, in thousandths of a core.
     usage: tuple[tuple[str, int], ...] = ()
     utilization: tuple[ResourceUse, ...] = ()
+
+    @property
+    def started(self) -> int:
+        """The number of started jobs."""
+        return self.waiting.jobs
+
+    @property
+    def rejected(self) -> int:
+        """The number of rejected jobs."""
+        return sum(one.jobs for one in self.rejections)
 
     @property
     def usage_correlation(self) -> float | None:

@@ -21,7 +21,8 @@ from ugm.cli.commands import ugm
 from ugm.cli.demo import START, endless
 from ugm.server import History
 from ugm.simulation import JobMapping, read_swf
-from ugm.simulation.player import Player, VirtualClock
+from ugm.simulation.replay import Replay
+from ugm.simulation.timeline import Timeline
 from ugm.store import open_partition
 
 pytestmark = pytest.mark.ci
@@ -61,18 +62,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder, apps = tmp_path_factory.mktemp("demo"), list[Starlette]()
     file, store = folder / "queues.yaml", folder / "quota.db"
     file.write_text(_CONFIG, "utf-8")
-    clock, begin = VirtualClock(), int(time.time()) - _PLAYED
-    history = History(clock=lambda: begin + clock.now)
+    begin = int(time.time()) - _PLAYED
+    timeline = Timeline(begin, parse_config(_CONFIG).partition())
+    history = History(clock=timeline.second)
 
     def prepare(app: Starlette) -> None:
         apps.append(app)
         jobs = list(JobMapping().jobs(read_swf(_EXAMPLES / "grid.swf.gz")))
-        Player(partition, endless(jobs), clock).advance(_PLAYED - 120)
+        Replay(partition, endless(jobs), timeline).run(_PLAYED - 120)
         for name, gpus in _GPUS.items():
             partition.submit(f"train-{name}", UserGroup(name, ("group1",)), f"{_TEAM}.queue1")
             assert partition.allocate(f"train-{name}.0", f"train-{name}", Resource(gpu=gpus), duration=60)
         partition.request("train-nina.1", "train-nina", Resource(gpu=1), duration=60)
-        clock.now = _PLAYED
+        timeline.now = _PLAYED
         app.state.thresholds["default"].update()
 
     with (
@@ -81,7 +83,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             parse_config(_CONFIG).partition(),
             cluster=Resource.parse(vcore="256", memory="1Ti", gpu="8"),
             subscribers=[history],
-            clock=lambda: begin + clock.now,
+            clock=timeline.second,
         ) as partition,
         pages.served(partition, history, config_path=file, prepare=prepare) as address,
     ):

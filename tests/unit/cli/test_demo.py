@@ -40,16 +40,16 @@ def test_demo_is_alive() -> None:
 
 def test_demo_keeps_its_books() -> None:
     """Where it starts, there are jobs that run and jobs that wait, and every counter is right."""
-    player, history = demo.create_player()
-    player.advance(demo.START // 12)
-    assert player.running
+    replay, history = demo.create_demo()
+    replay.run(demo.START // 12)
+    assert replay.running
     assert history.page().newest > 0
-    player.partition.verify()
+    replay.partition.verify()
 
 
 def test_address_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     """An address that cannot be had is told before anything is played."""
-    monkeypatch.setattr(demo, "create_player", lambda: pytest.fail("it was played"))
+    monkeypatch.setattr(demo, "create_demo", lambda: pytest.fail("it was played"))
     answer = CliRunner().invoke(ugm, ["demo", "--host", "192.0.2.1"])
     assert answer.exit_code == 1
     assert answer.stderr.startswith("cannot listen on 192.0.2.1 port 8080: ")

@@ -34,8 +34,6 @@ LIMIT = LimitSummary(
 
 REPORT = Report(
     submitted=6,
-    started=4,
-    rejected=1,
     still_waiting=1,
     most_waiting=2,
     decisions=9,

@@ -1,7 +1,8 @@
-"""Jobs played in a partition: what starts when, and what those who watch are told."""
+"""Jobs replayed in a partition: what starts when, what is pending, and what subscribers get."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 
 from hypothesis import given, settings
@@ -12,7 +13,8 @@ from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.cli.demo import endless
 from ugm.server import History
 from ugm.simulation import Job, simulate
-from ugm.simulation.player import Player
+from ugm.simulation.replay import Replay
+from ugm.simulation.timeline import Timeline
 
 SUE = UserGroup("sue")
 LIMITS = parse_config(
@@ -26,11 +28,17 @@ def job(number: int, submit: int, run: int, *, vcore: int = 1, queue: str = "roo
     return Job(number, submit, run, queue, SUE, Resource(vcore=vcore))
 
 
+def replay(jobs: Iterable[Job], until: int, *subscribers: History) -> Replay:
+    """Replay jobs up to a second, and return the replay."""
+    timeline = Timeline(0, LIMITS)
+    made = Replay(Partition(LIMITS, subscribers=subscribers, clock=timeline.second), jobs, timeline)
+    made.run(until)
+    return made
+
+
 def test_what_ends_makes_room_before_anybody_comes() -> None:
     """Within a second, ended jobs are released first, then the oldest waiting job starts, then new jobs arrive."""
-    partition = Partition(LIMITS)
-    player = Player(partition, iter([job(1, 0, 10, vcore=3), job(2, 1, 10, vcore=3), job(3, 10, 10)]))
-    player.advance(10)
+    partition = replay([job(1, 0, 10, vcore=3), job(2, 1, 10, vcore=3), job(3, 10, 10)], 10).partition
     assert [(application.application_id, application.pending) for application in partition.applications()] == [
         ("job-2", 0),
         ("job-3", 1),
@@ -40,18 +48,15 @@ def test_what_ends_makes_room_before_anybody_comes() -> None:
 def test_what_waits_is_pending_and_told() -> None:
     """A job that waits is an application with a pending allocation, and each denial is an event."""
     history = History(clock=lambda: 0)
-    partition = Partition(LIMITS, subscribers=[history])
-    Player(partition, iter([job(1, 0, 10, vcore=3), job(2, 0, 10)])).advance(5)
+    partition = replay([job(1, 0, 10, vcore=3), job(2, 0, 10)], 5, history).partition
     assert partition.pending("root.a") == (1, Resource(vcore=1))
     assert [record.event.requests[0].application_id for record in history.records(kind="denied")] == ["job-2"]  # type: ignore[union-attr] # a denial
 
 
 def test_what_never_fits_is_turned_away() -> None:
     """A job above a limit does not wait for ever, nor one that no rule has a queue for."""
-    partition = Partition(LIMITS)
-    player = Player(partition, iter([job(1, 0, 10, vcore=9), job(2, 0, 10, queue="root.none")]))
-    player.advance(0)
-    assert (len(player.running), len(player.waiting), partition.application_ids()) == (0, 0, ())
+    over = replay([job(1, 0, 10, vcore=9), job(2, 0, 10, queue="root.none")], 0)
+    assert (len(over.running), len(over.waiting), over.partition.application_ids()) == (0, 0, ())
 
 
 @settings(max_examples=examples(50))
@@ -61,20 +66,18 @@ def test_what_never_fits_is_turned_away() -> None:
         max_size=25,
     )
 )
-def test_plays_as_the_replay(rows: list[tuple[int, int, int, str]]) -> None:
-    """When everything has ended, as many jobs have run and the clock shows the same as the replay says."""
+def test_events_and_report_agree(rows: list[tuple[int, int, int, str]]) -> None:
+    """When everything has ended, subscribers have got as many grants as the report has started jobs."""
     submit, jobs = 0, []
     for number, (gap, run, vcore, queue) in enumerate(rows):
         submit += gap
         jobs.append(job(number, submit, run, vcore=vcore, queue=queue))
     report = simulate(jobs, LIMITS)
     history = History(clock=lambda: 0)
-    partition = Partition(LIMITS, subscribers=[history])
-    player = Player(partition, iter(jobs))
-    player.advance(report.end_time)
+    over = replay(jobs, report.end_time, history)
     assert history.counts().get("allocated", 0) == report.started
-    assert (len(player.running), len(player.waiting)) == (0, 0)
-    partition.verify()
+    assert (len(over.running), len(over.waiting)) == (0, 0)
+    over.partition.verify()
 
 
 def test_endless_workload_goes_on_in_whole_days() -> None:

@@ -1,25 +1,35 @@
-"""The use of budgets during a replay: who ran out in which period, and which thresholds were crossed.
+"""The virtual clock of a replay, its calendar, and a log of the budgets in each period.
 
-The partition decides and counts. The log reads the accounts in the last second before a period ends, because they
-restart in the next one.
+A `Timeline` knows the seconds at which limits change or budgets are renewed. A `BudgetLog` notes which budgets ran out
+in which period, and which thresholds were crossed. It reads the accounts in the last second before a period ends,
+because they restart in the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from fractions import Fraction
 from typing import Final, TypeAlias, final
 
+from ugm.budgets import Budget, Period
+from ugm.budgets.budget import calendar_of
+from ugm.configuration import PartitionConfig
+from ugm.configuration.schedules import LAST_SECOND, NEVER
 from ugm.decision import Violation
+from ugm.errors import RequestError
 from ugm.identity import UserGroup
 from ugm.model import BUDGET, AccountState
 from ugm.partition import AbstractPartition, ThresholdWatch
+from ugm.partition.config.compiled import ConfigSchedule
 from ugm.simulation.gauges import Gauge
-from ugm.simulation.player import Timeline
 from ugm.simulation.report import BudgetUse, Crossing
 
-__all__ = ["BudgetLog"]
+__all__ = ["BudgetLog", "Timeline"]
+
+#: The first second that is supported: January 1 of the year 2, whose week begins in the year 1 in every time zone.
+_FIRST_SECOND: Final = (date(2, 1, 1) - date(1970, 1, 1)).days * 86_400
 
 #: The seconds of the workload between two updates of the thresholds.
 _WATCHED_EVERY: Final = 3600
@@ -28,13 +38,69 @@ _WATCHED_EVERY: Final = 3600
 _AccountKey: TypeAlias = tuple[str, str, str]
 
 
+@final
+class Timeline:
+    """The virtual clock of a replay.
+
+    Args:
+        start: the second since 1970 at which the workload starts.
+        config: the configuration, whose limits may change with the time.
+        budgets: the budgets, which may be renewed.
+
+    Raises:
+        RequestError: no calendar has the start.
+    """
+
+    __slots__ = ("_calendars", "_schedule", "_start", "config", "has_budgets", "next_change", "now")
+
+    #: In seconds since the start of the workload.
+    now: int
+    #: The next second of the workload at which limits may change or budgets are renewed; `NEVER` or later for none.
+    next_change: int
+
+    def __init__(self, start: int, config: PartitionConfig, budgets: Sequence[Budget] = ()) -> None:
+        if not _FIRST_SECOND <= start <= LAST_SECOND:
+            raise RequestError("start", start, "expected a second of the years 2 to 9999")
+        self.config: Final = config
+        self.has_budgets: Final = bool(budgets)
+        periods = {(budget.period, budget.zone) for budget in budgets if budget.period is not Period.NONE}
+        self._calendars: Final = [calendar_of(period, zone) for period, zone in sorted(periods)]
+        self._schedule: Final = ConfigSchedule.compile(config)
+        self._start: Final = start
+        self.now = 0
+        self.find_next_change()
+
+    @property
+    def is_scheduled(self) -> bool:
+        """True if limits change by a schedule."""
+        return self._schedule is not None
+
+    def second(self) -> int:
+        """Return the time, in seconds since 1970."""
+        return min(self._start + self.now, LAST_SECOND)
+
+    def second_of(self, now: int) -> int:
+        """Return the second of the workload of a second since 1970."""
+        return now - self._start
+
+    def find_next_change(self) -> None:
+        """Find the first change after the current second."""
+        second = self.second()
+        changes = [calendar.end(calendar.index(second)) for calendar in self._calendars]
+        if self._schedule is not None:
+            changes.append(self._schedule.next_change(second))
+        found = min(changes, default=NEVER)
+        # The clock stops at the last second, so a later change never comes.
+        self.next_change = NEVER if found > LAST_SECOND else found - self._start
+
+
 @dataclass(slots=True)
 class _Denials:
     """The denials of one account in the current period."""
 
     queue_path: str
-    #: The second of the first one.
-    first: int
+    #: The second of the first one; None if there are none.
+    first: int | None
     #: The denied jobs that have arrived in this period.
     jobs: int = 0
 
@@ -46,21 +112,20 @@ class BudgetLog:
 
     partition: AbstractPartition
     timeline: Timeline
-    has_budgets: bool
-    has_thresholds: bool
     _uses: list[BudgetUse] = field(default_factory=list)
     _crossings: list[Crossing] = field(default_factory=list)
     _denials: dict[_AccountKey, _Denials] = field(default_factory=dict)
-    _watch: ThresholdWatch = field(init=False)
+    #: None if the configuration has no thresholds.
+    _watch: ThresholdWatch | None = field(init=False)
     _watched_until: int = -1
 
     def __post_init__(self) -> None:
-        self._watch = ThresholdWatch(self.partition)
+        self._watch = ThresholdWatch(self.partition) if self.timeline.config.ugm.thresholds.shares else None
 
     @property
     def follows_changes(self) -> bool:
         """True if the log reads the accounts or the limits when these change, also while no job waits."""
-        return self.has_budgets or self.has_thresholds
+        return self.timeline.has_budgets or self._watch is not None
 
     def deny(self, violations: Iterable[Violation]) -> None:
         """Note the time of a denial."""
@@ -79,8 +144,6 @@ class BudgetLog:
 
     def close_periods(self) -> None:
         """Record the accounts that are renewed in the next second."""
-        if not self.has_budgets:
-            return
         end = self.timeline.second() + 1
         for one in self._accounts():
             if one.renews == end:
@@ -89,7 +152,7 @@ class BudgetLog:
     def watch(self) -> None:
         """Record crossed thresholds, if the hour since the last update is over."""
         now = self.timeline.now
-        if not self.has_thresholds or now < self._watched_until:
+        if self._watch is None or now < self._watched_until:
             return
         self._watched_until = now + _WATCHED_EVERY
         crossed = self._watch.update()
@@ -102,7 +165,7 @@ class BudgetLog:
         """Return all uses of budgets, and all crossings."""
         self._watched_until = -1
         self.watch()
-        for one in self._accounts() if self.has_budgets else ():
+        for one in self._accounts():
             self._record(one, None)
         return tuple(sorted(self._uses, key=_rank)), tuple(self._crossings)
 
@@ -118,8 +181,8 @@ class BudgetLog:
         return found
 
     def _record(self, account: AccountState, end: int | None) -> None:
-        denials = self._denials.pop(_key(account), None)
-        if not account.settled and denials is None:
+        denials = self._denials.pop(_key(account), None) or _Denials(account.queue_path, None)
+        if not account.settled and denials.first is None:
             return
         use = BudgetUse(
             account.budget,
@@ -130,8 +193,8 @@ class BudgetLog:
             end,
             account.limit,
             account.settled,
-            None if denials is None else denials.first,
-            0 if denials is None else denials.jobs,
+            denials.first,
+            denials.jobs,
             self._workload_second(account.exhausted),
         )
         self._uses.append(use)
