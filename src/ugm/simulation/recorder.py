@@ -1,7 +1,7 @@
 """Recording of a replay over time: the usage under each limit, running jobs, and waiting jobs.
 
 Pass a `Recorder` to `ugm.simulation.simulate`, and query it afterwards. It does not influence the replay. Its memory
-grows with the number of limits and of changes under each, not with the number of jobs.
+grows by at most 25 kB for each user, group or queue under a limit, not with the number of jobs.
 
 An amount over time needs bounded memory: the lowest, highest and mean amount of each column. A *column* is an interval
 of time; all columns have the same width. When the time exceeds the last column, columns are merged into wider ones.
@@ -15,7 +15,7 @@ that lasted for 0 seconds, because a job of 0 seconds is charged to the limits.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, final
@@ -81,29 +81,26 @@ class Envelope(NamedTuple):
     def merged(self, columns: int) -> Envelope:
         """Merge columns, so that at most *columns* are left."""
         width = fitting(self.end, columns, self.width)
-        ratio = width // self.width
-        starts = range(0, len(self.low), ratio)
-        lasting = self.low if self.seconds(len(self.low) - 1) else self.low[:-1]
-        return Envelope(
-            width,
-            self.end,
-            tuple(min(lasting[start : start + ratio], default=self.low[-1]) for start in starts),
-            tuple(max(self.high[start : start + ratio]) for start in starts),
-            tuple(sum(self.area[start : start + ratio]) for start in starts),
-        )
+        lasting = self.low if self.seconds(len(self.low) - 1) else (*self.low[:-1], _NEVER)
+        low, high, area = _merged(width // self.width, lasting, self.high, self.area)
+        return Envelope(width, self.end, _lowest(low, self.low[-1]), tuple(high), tuple(area))
 
 
-class _Closed(NamedTuple):
-    """A column in which the amount changed; in all others, the last amount of the previous one continues."""
+def _merged(
+    ratio: int, low: Sequence[float], high: Sequence[int], area: Sequence[int]
+) -> tuple[list[float], list[int], list[int]]:
+    """Merge columns into wider ones."""
+    starts = range(0, len(low), ratio)
+    return (
+        [min(low[start : start + ratio]) for start in starts],
+        [max(high[start : start + ratio]) for start in starts],
+        [sum(area[start : start + ratio]) for start in starts],
+    )
 
-    column: int
-    #: `_NEVER` if no amount has lasted for a second, which is only possible in the last column.
-    low: float
-    high: int
-    #: The amount at the end.
-    last: int
-    #: The sum of amounts times seconds from second 0 to the end. A cumulative sum does not change when columns merge.
-    total: int
+
+def _lowest(low: Sequence[float], last: int) -> tuple[int, ...]:
+    """Return the lowest amounts of columns; *last* for a last column of 0 seconds."""
+    return tuple(last if amount == _NEVER else int(amount) for amount in low)
 
 
 @final
@@ -121,93 +118,52 @@ class Trace:
     #: The maximum number of columns, and their width in seconds.
     columns: int = COLUMNS
     _width: int = 1
-    #: In the order of time, without the open column.
-    _closed: list[_Closed] = field(default_factory=list)
-    #: The open column, and the second at which it ends.
-    _column: int = 0
-    _end: int = 1
-    #: Of the open column so far; `_NEVER` if no amount in it has lasted for a second.
-    _low: float = _NEVER
-    _high: int = 0
-    #: The current amount, its start, and the sum of amounts times seconds before.
+    #: Of each column, up to that of the second `_since`; the lowest amount is `_NEVER` if none has lasted for a second.
+    _low: list[float] = field(default_factory=lambda: [_NEVER])
+    _high: list[int] = field(default_factory=lambda: [0])
+    _area: list[int] = field(default_factory=lambda: [0])
+    #: The current amount, and the second up to which it is in the columns.
     _value: int = 0
     _since: int = 0
-    _total: int = 0
 
     def set(self, now: int, value: int) -> None:
         """Set the amount from the second *now*, which must not be before that of the last call."""
         if now != self._since:
-            held = self._value
-            if held < self._low:  # noqa: PLR1730 - this runs for every limit of every job, and a call of `min` is slow
-                self._low = held
-            if now >= self._end:
-                self._open_column(now)
-            self._total += held * (now - self._since)
-            self._since = now
-        self._high = max(self._high, value)
+            self._continue(now)
+        self._high[-1] = max(self._high[-1], value)
         self._value = value
 
-    def _open_column(self, now: int) -> None:
-        """Close the open column, and open that of *now*."""
-        held = self._value
-        self._closed.append(self._open())
-        if now // self._width >= self.columns:
-            width = fitting(now, self.columns, self._width)
-            self._closed = list(_merged(self._closed, self._width, width))
-            self._width = width
-        self._column = now // self._width
-        start = self._column * self._width
-        self._end = start + self._width
-        if self._closed[-1].column == self._column:
-            _, self._low, self._high, _, _ = self._closed.pop()
-        else:
-            self._low, self._high = (held, held) if now > start else (_NEVER, 0)
+    def _continue(self, now: int) -> None:
+        """Count the current amount up to the second *now*."""
+        self._widen(fitting(now, self.columns, self._width))
+        width, value = self._width, self._value
+        while self._since < now:
+            end = len(self._low) * width
+            seconds = min(now, end) - self._since
+            self._low[-1] = min(self._low[-1], value)
+            self._high[-1] = max(self._high[-1], value)
+            self._area[-1] += value * seconds
+            self._since += seconds
+            if self._since == end:
+                self._low.append(_NEVER)
+                self._high.append(0)
+                self._area.append(0)
 
-    def _open(self) -> _Closed:
-        """Return the open column, if the current amount continues to its end."""
-        rest = self._end - self._since
-        return _Closed(self._column, self._low, self._high, self._value, self._total + self._value * rest)
+    def _widen(self, width: int) -> None:
+        if width > self._width:
+            self._low, self._high, self._area = _merged(width // self._width, self._low, self._high, self._area)
+            self._width = width
 
     def envelope(self, width: int, end: int) -> Envelope:
-        """Return the envelope up to the second *end*, which must not be before the last call of `set`.
+        """End the recording at the second *end*, which must not be before the last call of `set`; return the envelope.
 
         Args:
             width: the width of the columns, a result of `fitting` for *end*.
             end: the last second.
         """
-        opened = self._open()
-        if end > self._since:
-            opened = opened._replace(low=min(opened.low, opened.last))
-        columns = {each.column: each for each in _merged([*self._closed, opened], self._width, width)}
-        low, high, area = [], [], []
-        last = total = 0
-        for column in range(end // width + 1):
-            seconds = min(width, end - column * width)
-            found = columns.get(column) or _Closed(column, last, last, last, total + last * width)
-            low.append(found.last if found.low == _NEVER else int(found.low))
-            high.append(found.high)
-            area.append(found.total - total - found.last * (width - seconds))
-            last, total = found.last, found.total
-        return Envelope(width, end, tuple(low), tuple(high), tuple(area))
-
-
-def _merged(columns: list[_Closed], width: int, wider: int) -> Iterator[_Closed]:
-    """Merge columns into wider ones."""
-    ratio = wider // width
-    found: _Closed | None = None
-    for column, low, high, last, total in columns:
-        target, inside = divmod(column, ratio)
-        if found and found.column == target:
-            low, high = min(low, found.low), max(high, found.high)  # noqa: PLW2901 - of the wider column
-        else:
-            if found:
-                yield found
-            if inside:
-                before = found.last if found else 0
-                low, high = min(low, before), max(high, before)  # noqa: PLW2901 - as above
-        found = _Closed(target, low, high, last, total + last * (ratio - 1 - inside) * width)
-    if found:
-        yield found
+        self.set(end, self._value)
+        self._widen(width)
+        return Envelope(width, end, _lowest(self._low, self._value), tuple(self._high), tuple(self._area))
 
 
 class LimitSeries(NamedTuple):
