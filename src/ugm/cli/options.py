@@ -26,7 +26,7 @@ from ugm.config import PartitionConfig, SchedulerConfig, load_config
 from ugm.config.text import Review, decode_config, review_bytes, review_file
 from ugm.errors import QuantityError, RequestError, UgmError, printable
 from ugm.resources import VCORE, Resource, parse_quantity
-from ugm.simulation.swf import NameField
+from ugm.simulation.workload import NameField
 from ugm.store.reader import URL_SCHEMES
 
 __all__ = [

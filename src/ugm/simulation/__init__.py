@@ -26,8 +26,15 @@ from ugm.simulation.report import (
     WaitingComparison,
     WaitingTime,
 )
-from ugm.simulation.swf import JobMapping, SwfHeader, SwfRecord, parse_swf, read_swf
-from ugm.simulation.workload import Job, WorkloadError
+from ugm.simulation.workload import (
+    Job,
+    JobMapping,
+    SwfHeader,
+    SwfRecord,
+    WorkloadError,
+    parse_swf,
+    read_swf,
+)
 
 __all__ = [
     "BudgetUse",

@@ -268,8 +268,8 @@ def _impact(limit: LimitSummary) -> tuple[int, int, str, str, str, str]:
 _Rejected: TypeAlias = tuple[str, str, Resource | None, str]
 
 
-def _seconds() -> array[int]:
-    """Return an empty array of seconds, with 8 bytes for each: logs have millions of jobs."""
+def _numbers() -> array[int]:
+    """Return an empty array of numbers, with 8 bytes for each: logs have millions of jobs."""
     return array("q")
 
 
@@ -282,19 +282,18 @@ class ReplayCounters:
     submitted: int = 0
     most_waiting: int = 0
     #: The waiting times of started jobs; a job counts for its user and each of its groups.
-    _users: defaultdict[str, array[int]] = field(default_factory=partial(defaultdict, _seconds))
-    _groups: defaultdict[str, array[int]] = field(default_factory=partial(defaultdict, _seconds))
-    #: The number of the first rejected job, and the count, of equal jobs.
-    _rejections: dict[_Rejected, tuple[int, int]] = field(default_factory=dict)
-    #: The number of evicted jobs and the lost seconds, by kind, borrower and owner.
-    _reclaims: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
-
+    _users: defaultdict[str, array[int]] = field(default_factory=partial(defaultdict, _numbers))
+    _groups: defaultdict[str, array[int]] = field(default_factory=partial(defaultdict, _numbers))
+    #: The numbers of rejected jobs that are equal.
+    _rejections: defaultdict[_Rejected, array[int]] = field(default_factory=partial(defaultdict, _numbers))
+    #: The seconds that evicted jobs have lost, by kind, borrower and owner.
+    _reclaims: defaultdict[tuple[str, str, str], array[int]] = field(default_factory=partial(defaultdict, _numbers))
     #: The usage of the ended jobs by resource, in amounts times seconds.
     _areas: Counter[str] = field(default_factory=Counter)
     #: The cores of the started jobs of each user, in the same way.
     _used: Counter[str] = field(default_factory=Counter)
     #: The waiting times in the log.
-    _logged: array[int] = field(default_factory=_seconds)
+    _logged: array[int] = field(default_factory=_numbers)
     #: The second at which the first job started.
     _first: int = NEVER
 
@@ -315,23 +314,20 @@ class ReplayCounters:
 
     def reject(self, job: Job, queue_path: str, usage: Resource | None, reason: str) -> None:
         """Count a job that can never start, with its equals."""
-        equal = job.user.name, queue_path, usage, reason
-        first, count = self._rejections.get(equal, (job.number, 0))
-        self._rejections[equal] = first, count + 1
+        self._rejections[job.user.name, queue_path, usage, reason].append(job.number)
 
     def reclaim(self, borrower: Gauge | None, owner: Gauge | None, seconds: int) -> None:
         """Count an evicted job, and the seconds for which it has been running."""
         kind = "" if borrower is None else borrower.configured.key.kind
-        key = kind, "" if borrower is None else borrower.name, "" if owner is None else owner.name
-        jobs, lost = self._reclaims.get(key, (0, 0))
-        self._reclaims[key] = jobs + 1, lost + seconds
+        names = ["" if one is None else one.name for one in (borrower, owner)]
+        self._reclaims[kind, names[0], names[1]].append(seconds)
 
     def figures(self, cluster: Resource | None, now: int) -> dict[str, Any]:
         """Return the fields of a `Report` that the counters determine at the end of the replay."""
         available: Mapping[str, int] = cluster or {}
         use = [ResourceUse(name, area, now - self._first, available.get(name)) for name, area in self._areas.items()]
-        rejections = [JobRejection(*equal, count, first) for equal, (first, count) in self._rejections.items()]
-        reclaims = [GroupReclaim(*groups, *counts) for groups, counts in self._reclaims.items()]
+        rejections = [JobRejection(*equal, len(jobs), jobs[0]) for equal, jobs in self._rejections.items()]
+        reclaims = [GroupReclaim(*groups, len(lost), sum(lost)) for groups, lost in self._reclaims.items()]
         return {
             "submitted": self.submitted,
             "most_waiting": self.most_waiting,

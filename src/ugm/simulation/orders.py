@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, Literal, TypeAlias, final, get_args
+from typing import Final, Literal, TypeAlias, final
 
 from ugm.configuration import FairShareConfig, PartitionConfig, QueueConfig
 from ugm.configuration.scheduler import RESERVATION
@@ -18,13 +18,13 @@ from ugm.identity import UserGroup
 from ugm.model import Claim, UserRank
 from ugm.ordering.sort_settings import POLICY, PROPERTIES, QUEUE_POLICY, QueueSettings
 
-__all__ = ["JobOrderName", "PeriodicShares", "ordered", "require_order", "reserving"]
+__all__ = ["JobOrderName", "PeriodicShares", "ordered", "reserving"]
 
 #: The orders that a replay knows.
 JobOrderName: TypeAlias = Literal["fifo", "fair", "share", "priority"]
 
 #: The properties of the root in each order.
-_POLICIES: Final[Mapping[str, Mapping[str, str]]] = {
+_POLICIES: Final[Mapping[JobOrderName, Mapping[str, str]]] = {
     "fifo": {QUEUE_POLICY: "fifo"},
     "fair": {},
     "share": {POLICY: "share"},
@@ -36,20 +36,14 @@ _EQUAL_SHARES: Final = FairShareConfig(default_shares=1)
 _PERIOD: Final = 300
 
 
-def require_order(name: str) -> JobOrderName:
-    """Return the name of an order.
+def ordered(config: PartitionConfig, order: JobOrderName) -> PartitionConfig:
+    """Return a configuration with an order, and without shares of users; see `PeriodicShares`.
 
     Raises:
         RequestError: there is no such order.
     """
-    for known in get_args(JobOrderName):
-        if name == known:
-            return known  # type: ignore[no-any-return] # one of the literals
-    raise RequestError("order", name, f"expected one of {', '.join(get_args(JobOrderName))}")
-
-
-def ordered(config: PartitionConfig, order: JobOrderName) -> PartitionConfig:
-    """Return a configuration with an order, and without shares of users; see `PeriodicShares`."""
+    if order not in _POLICIES:
+        raise RequestError("order", order, f"expected one of {', '.join(_POLICIES)}")
     removed = {POLICY, QUEUE_POLICY, "application.sort.priority"}
     if order != "priority":
         removed |= PROPERTIES.keys() - {RESERVATION}

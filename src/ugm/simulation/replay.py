@@ -61,7 +61,7 @@ from ugm.partition import Partition
 from ugm.partition.config.compiled import highest_limits
 from ugm.resources import Resource
 from ugm.simulation.gauges import Gauge, JobClass, ReplayCounters, ReplayGauges
-from ugm.simulation.orders import JobOrderName, PeriodicShares, ordered, require_order, reserving
+from ugm.simulation.orders import JobOrderName, PeriodicShares, ordered, reserving
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
 from ugm.simulation.timeline import BudgetLog, Timeline
@@ -154,7 +154,7 @@ def simulate(  # noqa: PLR0913 - one for each option
         require_callable("observer", observer)
     if recorder is not None:
         require_instance("recorder", recorder, Recorder)
-    replayed, given = reserving(ordered(config, require_order(order)), reserves=reserves), list(models())
+    replayed, given = reserving(ordered(config, order), reserves=reserves), list(models())
     if order == "share":
         given.append(PeriodicShares(normal_config(config)))
     budgets = [*map(declared_budget, config.ugm.budgets)]
@@ -223,8 +223,7 @@ class Replay:
         self._reclaims: Final = reclaims
         self._budgets: Final = BudgetLog(partition, timeline)
         self._counters: Final = ReplayCounters()
-        declared = timeline.config.ugm.families
-        self._families: Final = Families(declared) if declared else None
+        self._families: Final = Families(timeline.config.ugm.families)
         self._jobs: Final = checked_jobs(jobs)
         self._next_job: Job | None = next(self._jobs, None)
         #: The jobs by application id. The waiting ones are pending in the partition.
@@ -371,8 +370,7 @@ class Replay:
         """Return the class of a job with a usage."""
         tags = tuple(sorted(job.tags.items())) if job.tags else ()
         duration = job.promised_time if self._reserves or self._timeline.has_budgets else None
-        if self._families is not None:
-            usage = self._families.normal(usage)
+        usage = self._families.normal(usage)
         key = queue_path, job.user, usage, tags, duration
         job_class = self._classes.get(key)
         if job_class is None:
@@ -390,7 +388,7 @@ class Replay:
     def _start(self, job: Job, job_class: JobClass) -> None:
         """Run a job that was granted."""
         name = job.application_id
-        if self._families is not None and (held := self.partition.allocation(name)) is not None:
+        if self._families.variants and (held := self.partition.allocation(name)) is not None:
             # Amounts of any variant are assigned now.
             job_class = self._class_of(job_class.queue_path, job, held.usage)
         self._starts += 1

@@ -8,11 +8,11 @@ A comparison of replays of one workload under several configurations or orders s
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import groupby
-from math import sqrt
+from statistics import StatisticsError, correlation
 from typing import Final, final
 
 from ugm._json_values import JsonObject, attributes, to_json
@@ -341,25 +341,16 @@ class Report:
 
 def _rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Return the rank correlation (Spearman) of pairs of values, from -1 to 1; None if it is not defined."""
-    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
-    one, other = _ranks(first), _ranks(second)
-    # The mean of all ranks, which are numbered from 1.
-    middle = (len(pairs) + 1) / 2
-    together = sum((a - middle) * (b - middle) for a, b in zip(one, other, strict=True))
-    spread = sqrt(sum((a - middle) ** 2 for a in one) * sum((b - middle) ** 2 for b in other))
-    return together / spread if spread else None
+    try:
+        return correlation(*(_ranks([pair[side] for pair in pairs]) for side in (0, 1)))
+    except StatisticsError:
+        return None
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Return the ranks of values; equal values have the mean of their ranks."""
-    found = [0.0] * len(values)
-    before = 0
-    for _, group in groupby(sorted(range(len(values)), key=values.__getitem__), key=values.__getitem__):
-        equal = list(group)
-        for position in equal:
-            found[position] = before + (len(equal) + 1) / 2
-        before += len(equal)
-    return found
+    """Return the ranks of values, from 1; equal values have the mean of their ranks."""
+    ordered = sorted(values)
+    return [(bisect_left(ordered, value) + bisect_right(ordered, value) + 1) / 2 for value in values]
 
 
 _NOTHING = WaitingTime.of(())

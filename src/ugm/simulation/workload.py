@@ -1,20 +1,58 @@
-"""Jobs: the elements of a workload, with their submission, run time, queue, user and resources.
+"""Workloads: jobs with their submission, run time, queue, user and resources, and a reader for logs of them.
 
-A job does not depend on the format of the log. A workload is any iterable of jobs in the order of their submission.
+A workload is any iterable of jobs in the order of their submission. A job does not depend on the format of a log.
+
+`read_swf` reads the Standard Workload Format, which is that of the Parallel Workloads Archive: one job per line, with 18
+numbers separated by white space. ``;`` starts a comment, ``-1`` means unknown, times are seconds, memory is KB per
+processor, and the lines are sorted by submit time. Files may be gzipped; the reader detects that by their first bytes,
+not by their name.
+
+The reader is strict and streams the file: only one line is in memory at a time. The first invalid line, or a number
+that is too large, raises an error with the line number.
+
+A log contains numbers of users, groups and sites. For a `JobMapping`, a prefix turns a number into a name, so that user
+12 of the log is ``user12`` in the limits. Unknown values of the log get their defaults only here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import gzip
+import io
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, final
+from functools import lru_cache
+from io import BufferedReader
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple, final, get_args
 
-from ugm.arguments import require_instance, require_iterable
+from ugm.arguments import (
+    require_instance,
+    require_items,
+    require_iterable,
+    require_mapping,
+    require_resource,
+    require_whole,
+)
 from ugm.errors import RequestError, UgmError, printable
-from ugm.identity import UserGroup
+from ugm.families import family_name
+from ugm.identity import ROOT, UserGroup, canonical_path
 from ugm.resources import Resource
 
-__all__ = ["MAX_SECONDS", "Job", "WorkloadError", "checked_jobs"]
+__all__ = [
+    "DEFAULT_PREFIXES",
+    "Job",
+    "JobMapping",
+    "NameField",
+    "SwfHeader",
+    "SwfRecord",
+    "WorkloadError",
+    "checked_jobs",
+    "parse_swf",
+    "read_swf",
+]
 
 #: The largest run time and submit time: 300 years. The waiting times of a thousand million such jobs in sequence fit
 #: into the 64 bits that a replay uses for them.
@@ -43,8 +81,9 @@ class WorkloadError(UgmError, ValueError):
         return printable(f"{place}: {self.reason}")
 
 
-#: The types of the fields of a job.
+#: The types of the fields of a job, and the lowest values of its times.
 _TYPES: Final = (("number", int), ("queue", str), ("user", UserGroup), ("usage", Resource), ("tags", Mapping))
+_LOWEST_TIMES: Final = (("submit_time", 0), ("run_time", 0), ("requested_time", 1))
 
 
 @final
@@ -74,22 +113,16 @@ class Job:
     requested_time: int | None = None
 
     def __post_init__(self) -> None:
-        self._require_types()
-        for name in ("submit_time", "run_time"):
-            if type(getattr(self, name)) is not int or getattr(self, name) < 0:
-                raise RequestError(name, getattr(self, name), "expected a number of seconds >= 0")
-        if self.requested_time is not None and (type(self.requested_time) is not int or self.requested_time < 1):
-            raise RequestError("requested_time", self.requested_time, "expected a number of seconds >= 1, or None")
-        for name in ("submit_time", "run_time", "requested_time"):
-            time = getattr(self, name) or 0
-            if time > MAX_SECONDS:
-                raise RequestError(name, time, f"expected at most {MAX_SECONDS} seconds")
-
-    def _require_types(self) -> None:
         for name, kind in _TYPES:
             require_instance(name, getattr(self, name), kind)
         if self.logged_wait is not None:
             require_instance("logged_wait", self.logged_wait, int)
+        for name, lowest in _LOWEST_TIMES:
+            time = getattr(self, name)
+            if time is None and name == "requested_time":
+                continue
+            if type(time) is not int or not lowest <= time <= MAX_SECONDS:
+                raise RequestError(name, time, f"expected a number of seconds from {lowest} to {MAX_SECONDS}")
 
     @property
     def promised_time(self) -> int:
@@ -110,3 +143,298 @@ def checked_jobs(jobs: object) -> Iterator[Job]:
     """Yield the jobs of a workload one by one, after checking their types."""
     for job in require_iterable("jobs", jobs):
         yield require_instance("jobs", job, Job)
+
+
+# The Standard Workload Format
+
+#: The value for unknown numbers.
+UNKNOWN: Final = -1
+
+#: The statuses of parts of a job that was interrupted; another line describes the whole job.
+PARTIAL_STATUSES: Final = frozenset((2, 3, 4))
+
+#: The fields that must be known.
+_KNOWN: Final = ("number", "submit_time")
+
+#: The fields that are times.
+_TIMES: Final = ("submit_time", "wait_time", "run_time", "requested_time", "think_time")
+
+#: The largest number in any other field: enough for a million TB, in KB.
+_MAX_NUMBER: Final = 10**15
+
+#: `int` and `float` also take ``1_000``, ``+1``, ``1e3`` and ``nan``.
+_NUMBERS: Final = re.compile(r"[-.0-9\s]+", re.ASCII)
+
+_START: Final = re.compile(r"\s*;\s*UnixStartTime\s*:\s*([0-9]{1,12})\s*", re.ASCII)
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+class SwfRecord(NamedTuple):
+    """One line of a workload file, with `UNKNOWN` for unknown numbers."""
+
+    number: int
+    submit_time: int
+    wait_time: int
+    run_time: int
+    processors: int
+    #: The only field that may have decimals.
+    cpu_time: float
+    memory: int
+    requested_processors: int
+    requested_time: int
+    requested_memory: int
+    status: int
+    user: int
+    group: int
+    executable: int
+    queue: int
+    partition: int
+    preceding_job: int
+    think_time: int
+
+
+@final
+class SwfHeader:
+    """The comments at the start of a workload file, as far as a replay needs them."""
+
+    __slots__ = ("start_time",)
+
+    #: The second since 1970 at which the log begins; None if it has no such comment.
+    start_time: int | None
+
+    def __init__(self) -> None:
+        self.start_time = None
+
+    def read(self, line: str) -> None:
+        """Read a comment.
+
+        >>> header = SwfHeader()
+        >>> header.read("; UnixStartTime: 1132444805")
+        >>> header.start_time
+        1132444805
+        """
+        found = _START.fullmatch(line)
+        # The authors of a log write 0 or -1 if the time is unknown.
+        if found is not None and 0 < (start := int(found[1])) <= MAX_SECONDS:
+            self.start_time = start
+
+
+def read_swf(path: str | os.PathLike[str]) -> Iterator[SwfRecord]:
+    """Yield the records of a workload file, plain or gzipped, lazily.
+
+    Lines for parts of an interrupted job (status 2, 3 and 4) are skipped, because another line describes the whole job.
+
+    Raises:
+        WorkloadError: the file cannot be read, or a line is invalid.
+    """
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123 - a path may be a text
+            yield from parse_swf(stream, os.fspath(path))
+    except OSError as error:
+        raise WorkloadError(os.fspath(path), 0, f"cannot be read: {error.strerror or error}") from None
+
+
+def parse_swf(stream: BufferedReader, name: str, header: SwfHeader | None = None) -> Iterator[SwfRecord]:
+    """Yield the records of an open file, plain or gzipped, and close it at its end.
+
+    Args:
+        stream: the bytes of the file.
+        name: the name of the file in errors.
+        header: filled with the header, which is complete before the first record.
+
+    Raises:
+        WorkloadError: a line is invalid, or the compressed data are damaged or incomplete.
+    """
+    # A pipe may have only the first byte yet, but no text starts with it.
+    head = stream.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)]
+    zipped = head != b"" and _GZIP_MAGIC.startswith(head)
+    latest = number = 0
+    with io.TextIOWrapper(gzip.GzipFile(fileobj=stream) if zipped else stream, "ascii", "replace") as text:
+        try:
+            for number, line in enumerate(text, 1):
+                if not (start := line.lstrip()) or start[0] == ";":
+                    if header is not None:
+                        header.read(line)
+                    continue
+                record = _parse_line(line, name, number)
+                if record.submit_time < latest:
+                    reason = f"submitted at {record.submit_time}, but an earlier line is from {latest}"
+                    raise WorkloadError(name, number, reason)
+                latest = record.submit_time
+                if record.status not in PARTIAL_STATUSES:
+                    yield record
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            reason = "the compressed data are damaged or incomplete"
+            raise WorkloadError(name, number + 1, reason) from None
+
+
+def _parse_line(line: str, name: str, line_number: int) -> SwfRecord:
+    texts = line.split()
+    if len(texts) != len(SwfRecord._fields):
+        raise WorkloadError(name, line_number, f"expected {len(SwfRecord._fields)} fields, found {len(texts)}")
+    try:
+        record = SwfRecord._make(map(int, texts))
+        is_usual = (
+            _NUMBERS.fullmatch(line)
+            and min(record) >= UNKNOWN
+            and max(record) <= MAX_SECONDS
+            and min(record.number, record.submit_time) >= 0
+        )
+    except ValueError:
+        is_usual = False
+    if not is_usual:
+        values = [
+            _number(column, text, name, line_number) for column, text in zip(SwfRecord._fields, texts, strict=True)
+        ]
+        record = SwfRecord._make(values)
+    return record
+
+
+def _number(column: str, text: str, name: str, line_number: int) -> float:
+    lowest = 0 if column in _KNOWN else UNKNOWN
+    highest = MAX_SECONDS if column in _TIMES else _MAX_NUMBER
+    try:
+        value = float(text) if column == "cpu_time" else int(text)
+    except ValueError:
+        value = None
+    if value is None or not _NUMBERS.fullmatch(text) or not lowest <= value <= highest:
+        reason = f"{column} is {text!r}, expected a number from {lowest} to {highest}"
+        raise WorkloadError(name, line_number, reason)
+    return value
+
+
+# The mapping to jobs
+
+#: The fields of a log with numbers that stand for names.
+NameField = Literal["user", "group", "executable", "queue", "partition"]
+
+#: The prefix of each field. The partition of a log is called a site, to distinguish it from that of a configuration.
+DEFAULT_PREFIXES: Final[Mapping[NameField, str]] = MappingProxyType(
+    {"user": "user", "group": "group", "executable": "executable", "queue": "queue", "partition": "site"}
+)
+
+#: The number of cached job sizes. If the log contains the used memory, nearly every job has a size of its own.
+_REMEMBERED_SIZES: Final = 1024
+
+_KIB: Final = 2**10
+_GIB: Final = 2**30
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobMapping:
+    """Converts the records of a log to jobs.
+
+    Raises:
+        RequestError: a queue level is not a name field, an amount is negative, or a value is of another type.
+
+    >>> record = SwfRecord(7, 0, -1, 60, 4, -1, -1, -1, 90, 524288, 1, 12, 3, -1, -1, 40, -1, -1)
+    >>> job, = JobMapping().jobs([record])
+    >>> print(job.queue, job.user.name, job.user.groups, job.usage)
+    root.site40 user12 ('group3',) memory 2Gi, vcore 4
+    """
+
+    #: The fields that form the path of the requested queue below the root, from the top. Fields with an unknown value
+    #: are omitted.
+    queue_levels: tuple[NameField, ...] = ("partition", "queue")
+    #: The requested queue of jobs for which all these fields are unknown; empty for none.
+    default_queue: str = "default"
+    #: Prefixes that replace those of `DEFAULT_PREFIXES`.
+    prefixes: Mapping[NameField, str] = field(default_factory=dict)
+    #: The tags of each job, with the field whose name each has; a tag is omitted if the field is unknown. Quota models
+    #: and placement rules read them.
+    tags: Mapping[str, NameField] = field(default_factory=dict)
+    #: The user of jobs with an unknown user. If the group of a job is unknown, its user has no groups.
+    unknown_user: str = "unknown"
+    #: In thousandths of a core.
+    vcore_per_processor: int = 1000
+    #: In bytes, for jobs with neither requested nor used memory in the log. With 0, they request no memory.
+    memory_per_processor: int = 2 * _GIB
+    #: Further amounts per processor, for example of GPUs.
+    per_processor: Resource = field(default_factory=Resource)
+    #: The variants of these amounts that jobs request, by the name of one of their fields, such as ``queue2``. Of
+    #: several for a job, the first counts; a job without one requests any.
+    variants: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        levels = require_items("queue_levels", self.queue_levels)
+        prefixes, tags = require_mapping("prefixes", self.prefixes), require_mapping("tags", self.tags)
+        for level in (*levels, *prefixes, *tags.values()):
+            if level not in get_args(NameField):
+                raise RequestError("field", level, f"expected one of {', '.join(get_args(NameField))}")
+        for name in ("vcore_per_processor", "memory_per_processor"):
+            require_whole(name, getattr(self, name))
+        for name in ("default_queue", "unknown_user"):
+            require_instance(name, getattr(self, name), str)
+        amounts = require_resource("per_processor", self.per_processor)
+        for variant in require_mapping("variants", self.variants).values():
+            if family_name(require_instance("variants", variant, str)) not in amounts:
+                raise RequestError("variants", variant, "expected family:variant with an amount per processor")
+
+    def jobs(self, records: Iterable[SwfRecord]) -> Iterator[Job]:
+        """Yield one job for each record.
+
+        - Processors: the allocated, else the requested, else one; 0 counts as unknown.
+        - Memory: the requested, else the used, else `memory_per_processor`; each multiplied by the processors.
+        - Other resources: `per_processor`, with the `variants`.
+        - Run time: 0 if unknown, for example for a job that was cancelled before it ran.
+
+        Raises:
+            RequestError: a prefix leads to an invalid name of a queue or user, or a record is of another type.
+        """
+        # A log has few users and queues, and often few sizes, so equal values are created once and shared.
+        require_user, queue_of = lru_cache(maxsize=None)(self._user), lru_cache(maxsize=None)(self._queue)
+        usage_of = lru_cache(maxsize=_REMEMBERED_SIZES)(self._usage)
+        tags_of, fields = lru_cache(maxsize=None)(self._tags), tuple(self.tags.values())
+        for record in require_iterable("records", records):
+            require_instance("records", record, SwfRecord)
+            queue = queue_of(*[getattr(record, level) for level in self.queue_levels])
+            user = require_user(record.user, record.group)
+            usage = usage_of(*self._size(record), self._requested_variants(record) if self.variants else ())
+            tags = tags_of(*[getattr(record, field) for field in fields])
+            wait = None if record.wait_time == UNKNOWN else record.wait_time
+            requested = record.requested_time if record.requested_time > 0 else None
+            run_time = max(record.run_time, 0)
+            yield Job(record.number, record.submit_time, run_time, queue, user, usage, tags, wait, requested)
+
+    def _user(self, user: int, group: int) -> UserGroup:
+        name = self.unknown_user if user == UNKNOWN else self._name("user", user)
+        groups = () if group == UNKNOWN else (self._name("group", group),)
+        return UserGroup(name, groups)
+
+    def _queue(self, *numbers: int) -> str:
+        known = [
+            self._name(level, number)
+            for level, number in zip(self.queue_levels, numbers, strict=True)
+            if number != UNKNOWN
+        ]
+        if not known and not self.default_queue:
+            return ""
+        return canonical_path(".".join([ROOT, *(known or [self.default_queue])]))
+
+    def _tags(self, *numbers: int) -> Mapping[str, str]:
+        known = zip(self.tags.items(), numbers, strict=True)
+        return {tag: self._name(level, number) for (tag, level), number in known if number != UNKNOWN}
+
+    def _name(self, level: NameField, number: int) -> str:
+        return f"{self.prefixes.get(level, DEFAULT_PREFIXES[level])}{number}"
+
+    def _size(self, record: SwfRecord) -> tuple[int, int]:
+        """Return the number of processors, and the bytes of each."""
+        processors = max(record.processors, 0) or max(record.requested_processors, 0) or 1
+        memory = record.memory if record.requested_memory == UNKNOWN else record.requested_memory
+        return processors, self.memory_per_processor if memory == UNKNOWN else memory * _KIB
+
+    def _requested_variants(self, record: SwfRecord) -> tuple[str, ...]:
+        names = {self._name(level, getattr(record, level)) for level in DEFAULT_PREFIXES}
+        found: dict[str, str] = {}
+        for name, variant in self.variants.items():
+            if name in names:
+                found.setdefault(family_name(variant), variant)
+        return tuple(found.values())
+
+    def _usage(self, processors: int, memory: int, variants: tuple[str, ...]) -> Resource:
+        each = Resource(vcore=self.vcore_per_processor, memory=memory) + self.per_processor
+        typed = {variant: self.per_processor[family_name(variant)] for variant in variants}
+        return ((each + Resource(typed)) * processors).without_zeros()

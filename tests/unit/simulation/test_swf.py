@@ -47,15 +47,27 @@ def test_partial_executions(file: Path, status: int) -> None:
     ("line", "said"),
     [
         (LINE + " 0", "expected 18 fields, found 19"),
-        (LINE.replace("60", "1e3"), "'1e3' is not a number"),
-        (LINE.replace("60", "٦٠"), "'\ufffd\ufffd\ufffd\ufffd' is not a number"),
-        (LINE.replace("60", "6.5"), "run_time is '6.5', expected a whole number"),
-        (LINE.replace("4 -1 2048", "4 1.2.3 2048"), "cpu_time is '1.2.3', expected a whole number"),
-        (LINE.replace("60", "-2"), "run_time is -2, expected a number >= 0, or -1 for unknown"),
-        (LINE.replace("7 10", "7 -1"), "submit_time is unknown"),
-        (LINE.replace("7 10", "7 10000000001"), "submit_time is larger than 10000000000"),
-        (LINE.replace("60 4", "60 1000000000000001"), "processors is larger than 1000000000000000"),
-        (LINE.replace("4 -1 2048", "4 1000000000000001.5 2048"), "cpu_time is larger than 1000000000000000"),
+        (LINE.replace("60", "1e3"), "run_time is '1e3', expected a number from -1 to 10000000000"),
+        (LINE.replace("60", "٦٠"), "run_time is '\ufffd\ufffd\ufffd\ufffd', expected a number from -1 to 10000000000"),
+        (LINE.replace("60", "6.5"), "run_time is '6.5', expected a number from -1 to 10000000000"),
+        (
+            LINE.replace("4 -1 2048", "4 1.2.3 2048"),
+            "cpu_time is '1.2.3', expected a number from -1 to 1000000000000000",
+        ),
+        (LINE.replace("60", "-2"), "run_time is '-2', expected a number from -1 to 10000000000"),
+        (LINE.replace("7 10", "7 -1"), "submit_time is '-1', expected a number from 0 to 10000000000"),
+        (
+            LINE.replace("7 10", "7 10000000001"),
+            "submit_time is '10000000001', expected a number from 0 to 10000000000",
+        ),
+        (
+            LINE.replace("60 4", "60 1000000000000001"),
+            "processors is '1000000000000001', expected a number from -1 to 1000000000000000",
+        ),
+        (
+            LINE.replace("4 -1 2048", "4 1000000000000001.5 2048"),
+            "cpu_time is '1000000000000001.5', expected a number from -1 to 1000000000000000",
+        ),
     ],
 )
 def test_malformed(file: Path, line: str, said: str) -> None:
