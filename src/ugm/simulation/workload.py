@@ -2,8 +2,8 @@
 
 A workload is any iterable of jobs in the order of their submission. A job does not depend on the format of a log.
 
-`read_swf` reads the Standard Workload Format, which is that of the Parallel Workloads Archive: one job per line, with 18
-numbers separated by white space. ``;`` starts a comment, ``-1`` means unknown, times are seconds, memory is KB per
+`read_swf` reads the Standard Workload Format, which is that of the Parallel Workloads Archive: one job per line, with
+18 numbers separated by white space. ``;`` starts a comment, ``-1`` means unknown, times are seconds, memory is KB per
 processor, and the lines are sorted by submit time. Files may be gzipped; the reader detects that by their first bytes,
 not by their name.
 
@@ -299,7 +299,8 @@ def _number(column: str, text: str, name: str, line_number: int) -> float:
     except ValueError:
         value = None
     if value is None or not _NUMBERS.fullmatch(text) or not lowest <= value <= highest:
-        reason = f"{column} is {text!r}, expected a number from {lowest} to {highest}"
+        kind = "number" if column == "cpu_time" else "whole number"
+        reason = f"{column} is {text!r}, expected a {kind} from {lowest} to {highest}"
         raise WorkloadError(name, line_number, reason)
     return value
 

@@ -47,27 +47,18 @@ def test_partial_executions(file: Path, status: int) -> None:
     ("line", "said"),
     [
         (LINE + " 0", "expected 18 fields, found 19"),
-        (LINE.replace("60", "1e3"), "run_time is '1e3', expected a number from -1 to 10000000000"),
-        (LINE.replace("60", "٦٠"), "run_time is '\ufffd\ufffd\ufffd\ufffd', expected a number from -1 to 10000000000"),
-        (LINE.replace("60", "6.5"), "run_time is '6.5', expected a number from -1 to 10000000000"),
+        (LINE.replace("60", "1e3"), "run_time is '1e3', expected a whole number from -1 to 10000000000"),
+        (LINE.replace("60", "٦٠"), f"run_time is '{4 * chr(0xFFFD)}', expected a whole number from -1 to 10000000000"),
+        (LINE.replace("60", "6.5"), "run_time is '6.5', expected a whole number from -1 to 10000000000"),
+        (LINE.replace("4 -1", "4 1.2.3"), f"cpu_time is '1.2.3', expected a number from -1 to {10**15}"),
+        (LINE.replace("60", "-2"), "run_time is '-2', expected a whole number from -1 to 10000000000"),
+        (LINE.replace("7 10", "7 -1"), "submit_time is '-1', expected a whole number from 0 to 10000000000"),
+        (LINE.replace("7 10", f"7 {10**11}"), f"submit_time is '{10**11}', expected a whole number from 0 to {10**10}"),
         (
-            LINE.replace("4 -1 2048", "4 1.2.3 2048"),
-            "cpu_time is '1.2.3', expected a number from -1 to 1000000000000000",
+            LINE.replace("60 4", f"60 {10**16}"),
+            f"processors is '{10**16}', expected a whole number from -1 to {10**15}",
         ),
-        (LINE.replace("60", "-2"), "run_time is '-2', expected a number from -1 to 10000000000"),
-        (LINE.replace("7 10", "7 -1"), "submit_time is '-1', expected a number from 0 to 10000000000"),
-        (
-            LINE.replace("7 10", "7 10000000001"),
-            "submit_time is '10000000001', expected a number from 0 to 10000000000",
-        ),
-        (
-            LINE.replace("60 4", "60 1000000000000001"),
-            "processors is '1000000000000001', expected a number from -1 to 1000000000000000",
-        ),
-        (
-            LINE.replace("4 -1 2048", "4 1000000000000001.5 2048"),
-            "cpu_time is '1000000000000001.5', expected a number from -1 to 1000000000000000",
-        ),
+        (LINE.replace("4 -1", f"4 {10**15}.5"), f"cpu_time is '{10**15}.5', expected a number from -1 to {10**15}"),
     ],
 )
 def test_malformed(file: Path, line: str, said: str) -> None:
