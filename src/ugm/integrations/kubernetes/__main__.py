@@ -21,7 +21,7 @@ from ugm.integrations.kubernetes.admission import (
     OwnerPolicy,
     PodAdmission,
 )
-from ugm.integrations.kubernetes.app import create_app
+from ugm.integrations.kubernetes.reviews import create_app
 from ugm.integrations.kubernetes.watcher import Watcher
 from ugm.kubernetes import NamespaceTerms
 from ugm.kubernetes.objects import require_variants
