@@ -519,9 +519,12 @@ class Leader:
         """Send what waits for transactions up to a number."""
         waiting = self._waiting
         if self._is_confirmed():
+            lines: dict[Connection, list[bytes]] = {}
             while waiting and waiting[0][0] <= durable:
                 _, connection, data = waiting.popleft()
-                connection.send(data)
+                lines.setdefault(connection, []).append(data)
+            for connection, parts in lines.items():
+                connection.send_now(b"".join(parts))
         while self._events and self._events[0][0] <= durable:
             self._outbox.deliver(self._events.popleft()[1])
         self._feed.publish(durable)

@@ -194,7 +194,6 @@ class Connection(Link[ClientMessage]):
                 self._greet(messages.pop(0))
             if messages and not self._is_closing:
                 self._handle(messages)
-            self.flush()
         except ProtocolError as error:
             self.refuse(error)
 

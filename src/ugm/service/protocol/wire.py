@@ -282,8 +282,9 @@ class Link(asyncio.BufferedProtocol, Generic[_M]):
         self._buffer: Final = bytearray(_READ_SIZE)
         #: The begin of a line whose end was not received yet.
         self._rest = bytearray()
-        #: Lines that are sent at the end of this iteration of the loop.
+        #: Lines that are sent together, and whether they answer messages that are being handled.
         self._lines: list[bytes] = []
+        self._is_receiving = False
         #: When something was received and handled last, on the monotonic clock.
         self.heard_at: float = monotonic()
 
@@ -313,7 +314,12 @@ class Link(asyncio.BufferedProtocol, Generic[_M]):
             except (ValueError, RecursionError) as error:
                 self.refuse(ProtocolError("malformed", f"a message cannot be decoded: {error}"))
             else:
-                self._receive(messages)
+                self._is_receiving = True
+                try:
+                    self._receive(messages)
+                finally:
+                    self._is_receiving = False
+                    self.flush()
         self.heard_at = monotonic()
 
     def refuse(self, error: ProtocolError) -> None:  # noqa: ARG002 - a service sends it
@@ -321,13 +327,18 @@ class Link(asyncio.BufferedProtocol, Generic[_M]):
         self.abort()
 
     def send(self, data: bytes) -> None:
-        """Send a line, together with others of this iteration of the loop."""
-        if not self._lines:
+        """Send a line, together with others of this iteration of the loop, or of the read that is being handled."""
+        if not (self._lines or self._is_receiving):
             self._loop.call_soon(self.flush)
         self._lines.append(data)
 
+    def send_now(self, data: bytes) -> None:
+        """Send a line at once, after those that wait."""
+        self._lines.append(data)
+        self.flush()
+
     def flush(self) -> None:
-        """Send everything now, instead of at the end of this iteration of the loop."""
+        """Send everything now."""
         lines, self._lines = self._lines, []
         if not lines or self.transport.is_closing():
             return
