@@ -26,7 +26,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from threading import Event, Thread
 from time import monotonic, perf_counter, time_ns
 from typing import Final, final
 
@@ -61,7 +60,7 @@ from ugm.store.reader import Loaded
 from ugm.store.row_tables import encode_changes, prepared
 from ugm.store.store import Store
 
-__all__ = ["RENEWAL", "Heartbeat", "Leader", "LeaderLog"]
+__all__ = ["RENEWAL", "Leader", "LeaderLog"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -69,15 +68,11 @@ _LOGGER: Final = logging.getLogger(__name__)
 #: no other process leads, in seconds. Another process cannot lead earlier.
 RENEWAL: Final = 0.1
 _LEASE: Final = 0.25
-#: The time for which one operation may keep the loop until this process counts as hanging, in seconds.
-_HANGS: Final = 10.0
 #: The time between two searches for idle sessions, and the time after which such a session is forgotten, in seconds.
 _TIDY: Final = 60.0
 _FORGET: Final = 3600.0
 #: The time without an answer of the store after which clients are sent to other processes, in seconds.
 _SILENCE: Final = 3.0
-#: The maximum time for which a leader restores its partition before another process may replace it, in seconds.
-_RESTORING: Final = 600.0
 #: A standby that has not reported for this time is not listed any more, in seconds.
 _REPORTED: Final = 3.0
 
@@ -203,46 +198,6 @@ class LeaderLog:
         """Release every lock that this thread still holds after an exception."""
         if self.store is not None:
             self.store.release_locks()
-
-
-@final
-class Heartbeat:
-    """Shows that this process leads, and writes changes in doubt; in a thread of its own.
-
-    Args:
-        store: the store.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store: Final = store
-        self._ended: Final = Event()
-        self._began: Final = monotonic()
-        #: The leader; None while its partition is being restored.
-        self.leader: Leader | None = None
-        self._thread: Final = Thread(target=self._run, name="ugm-heartbeat", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        store = self._store
-        while not self._ended.wait(RENEWAL):
-            leader, now = self.leader, monotonic()
-            if now > (self._began + _RESTORING if leader is None else leader.seen_at + _HANGS):
-                continue
-            failure: StoreError | None = None
-            try:
-                if leader is not None and leader.log.outage is not None:
-                    store.flush()
-                if leader is None or now - leader.confirmed_at > RENEWAL / 2:
-                    store.renew()
-            except StoreError as error:
-                failure = error
-            if leader is not None:
-                leader.note_soon(now, failure)
-
-    def close(self) -> None:
-        """End the thread."""
-        self._ended.set()
-        self._thread.join()
 
 
 @final

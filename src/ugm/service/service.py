@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, Final, Literal, NamedTuple, final
 
@@ -37,7 +37,7 @@ from ugm.partition.engine.transaction import EventOutbox
 from ugm.service.client import BlockingConnection, RemotePartition, RemoteSessions
 from ugm.service.errors import UnavailableError
 from ugm.service.feeds import ChangeFeed
-from ugm.service.leader import RENEWAL, Heartbeat, Leader, LeaderLog
+from ugm.service.leader import RENEWAL, Leader, LeaderLog
 from ugm.service.protocol.addresses import Address, LeaderAccess, parse_addresses
 from ugm.service.protocol.operations import Operation
 from ugm.service.protocol.status import AbstractSessions, ServiceStatus
@@ -77,6 +77,10 @@ _SWITCH_INTERVAL: Final = 0.001
 #: The collections of younger objects between two collections of all objects, which stop the loop for about a second
 #: with a million allocations.
 _RARELY: Final = 1000
+#: The time for which one operation may keep the loop until this process counts as hanging, in seconds.
+_HANGS: Final = 10.0
+#: The maximum time for which a leader restores its partition before another process may replace it, in seconds.
+_RESTORING: Final = 600.0
 
 
 def tune_interpreter() -> None:
@@ -138,6 +142,46 @@ class _ServedPartition(Partition):
         self._record_models()
         if config is not None and self.config is None:
             self.configure(config)
+
+
+@final
+class Heartbeat:
+    """Shows that this process leads, and writes changes in doubt; in a thread of its own.
+
+    Args:
+        store: the store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store: Final = store
+        self._ended: Final = Event()
+        self._began: Final = monotonic()
+        #: The leader; None while its partition is being restored.
+        self.leader: Leader | None = None
+        self._thread: Final = Thread(target=self._run, name="ugm-heartbeat", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        store = self._store
+        while not self._ended.wait(RENEWAL):
+            leader, now = self.leader, monotonic()
+            if now > (self._began + _RESTORING if leader is None else leader.seen_at + _HANGS):
+                continue
+            failure: StoreError | None = None
+            try:
+                if leader is not None and leader.log.outage is not None:
+                    store.flush()
+                if leader is None or now - leader.confirmed_at > RENEWAL / 2:
+                    store.renew()
+            except StoreError as error:
+                failure = error
+            if leader is not None:
+                leader.note_soon(now, failure)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ended.set()
+        self._thread.join()
 
 
 class _Parts(NamedTuple):

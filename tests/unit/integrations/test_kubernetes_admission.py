@@ -16,8 +16,7 @@ from ugm import Partition, Resource, parse_config
 from ugm.integrations import Grants, Work
 from ugm.integrations.kubernetes import admission as admission_module
 from ugm.integrations.kubernetes.__main__ import main
-from ugm.integrations.kubernetes.admission import TENTATIVE, OwnerPolicy, PodAdmission
-from ugm.integrations.kubernetes.reviews import create_app
+from ugm.integrations.kubernetes.admission import TENTATIVE, OwnerPolicy, PodAdmission, create_app
 from ugm.kubernetes import NamespaceTerms
 from ugm.partition import AbstractPartition
 

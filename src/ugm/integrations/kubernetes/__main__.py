@@ -20,8 +20,8 @@ from ugm.integrations.kubernetes.admission import (
     FindNamespace,
     OwnerPolicy,
     PodAdmission,
+    create_app,
 )
-from ugm.integrations.kubernetes.reviews import create_app
 from ugm.integrations.kubernetes.watcher import Watcher
 from ugm.kubernetes import NamespaceTerms
 from ugm.kubernetes.objects import require_variants

@@ -1,4 +1,4 @@
-"""Decisions about pods and templates of pods, and the users that they are charged to.
+"""Decisions about pods and templates of pods, the users that they are charged to, and the server that answers reviews.
 
 A pod is an application with one allocation: its requests, and one of the resource ``pods``. The id of both is the uid
 of the pod. An increase of a running pod is one more allocation, because the API server may still reject it. A decrease
@@ -10,6 +10,8 @@ names of groups, separated by commas. A user name that is not a valid value of a
 
 Only trusted creators may name another owner than themselves. So a person can neither charge someone else, nor keep a
 pod out of the own limits: a template without an owner, or with groups that other limits apply to, is denied.
+
+The server has the paths ``POST /kubernetes/admit`` and ``GET /healthz``.
 """
 
 from __future__ import annotations
@@ -22,12 +24,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, cast
 
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
 from ugm._json_values import JsonObject
 from ugm.decision import Decision, amount_for_people
 from ugm.errors import RequestError, UgmError, quote
 from ugm.identity import UserGroup
 from ugm.integrations.grants import GrantDeniedError, Grants, Remedy
-from ugm.integrations.kubernetes.reviews import TEMPLATES, Review, allowed, denied, read_review
+from ugm.integrations.kubernetes.reviews import API_VERSION, TEMPLATES, Review, allowed, denied, read_review, review_of
 from ugm.kubernetes import ManifestError, NamespaceTerms, PodTerms, pod_usage, read_pod
 from ugm.kubernetes.manifests import Fields
 from ugm.kubernetes.objects import NOTHING
@@ -44,6 +51,7 @@ __all__ = [
     "FindNamespace",
     "OwnerPolicy",
     "PodAdmission",
+    "create_app",
     "deadline_of",
     "read_claim",
 ]
@@ -60,6 +68,8 @@ CONTROLLERS: Final = frozenset({"system:kube-controller-manager"}).union(
 #: The namespaces whose pods are not charged.
 EXEMPT: Final = frozenset({"kube-node-lease", "kube-public", "kube-system", "ugm-system"})
 
+#: The largest request in bytes. Objects of Kubernetes have up to 1.5 MiB, and a review can contain two.
+_LARGEST: Final = 8 * 2**20
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
@@ -330,3 +340,23 @@ def _require(decision: Decision) -> list[str]:
     if not decision:
         raise GrantDeniedError.of(decision)
     return []
+
+
+def create_app(admission: PodAdmission) -> Starlette:
+    """Return the application that answers the API server."""
+
+    async def admit(request: Request) -> Response:
+        if not 0 < int(request.headers.get("content-length", "0")) <= _LARGEST:
+            return PlainTextResponse(f"expected a content-length of 1 to {_LARGEST}\n", 413)
+        try:
+            review, uid = review_of(await request.json())
+        except (ManifestError, ValueError, RecursionError) as error:
+            return PlainTextResponse(f"{error}\n", 400)
+        answer = await admission.answer(review)
+        body = {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": {"uid": uid, **answer}}
+        return JSONResponse(body)
+
+    async def is_healthy(_: Request) -> Response:
+        return PlainTextResponse("ready\n") if admission.grants.is_ready else PlainTextResponse("not ready\n", 503)
+
+    return Starlette(routes=[Route("/kubernetes/admit", admit, methods=["POST"]), Route("/healthz", is_healthy)])

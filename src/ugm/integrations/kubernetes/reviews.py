@@ -1,6 +1,4 @@
-"""Reviews of the API server, ``AdmissionReview`` of ``admission.k8s.io/v1``, and the HTTP server that answers them.
-
-The server has the paths ``POST /kubernetes/admit`` and ``GET /healthz``.
+"""Reviews of the API server, ``AdmissionReview`` of ``admission.k8s.io/v1``.
 
 Source: Kubernetes, "Dynamic Admission Control", and the reference of ``admission.k8s.io/v1`` and of ``Status``.
 """
@@ -8,11 +6,7 @@ Source: Kubernetes, "Dynamic Admission Control", and the reference of ``admissio
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
-
-from starlette.applications import Starlette
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from typing import Final, NamedTuple, cast
 
 from ugm._json_values import JsonObject
 from ugm.errors import UgmError
@@ -21,16 +15,9 @@ from ugm.integrations.grants import GrantDeniedError, Remedy
 from ugm.kubernetes import ManifestError
 from ugm.kubernetes.manifests import Fields
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from ugm.integrations.kubernetes.admission import PodAdmission
-
-__all__ = ["API_VERSION", "TEMPLATES", "Review", "allowed", "create_app", "denied", "read_review", "review_of"]
+__all__ = ["API_VERSION", "TEMPLATES", "Review", "allowed", "denied", "read_review", "review_of"]
 
 API_VERSION: Final = "admission.k8s.io/v1"
-#: The largest request in bytes. Objects of Kubernetes have up to 1.5 MiB, and a review can contain two.
-_LARGEST: Final = 8 * 2**20
 
 
 #: The workloads whose controllers create pods, by API group and kind: the place of the specification with the template
@@ -121,23 +108,3 @@ def denied(error: UgmError) -> JsonObject:
         code, reason, details = 403, "Forbidden", {"causes": causes}
     status = {"status": "Failure", "code": code, "reason": reason, "message": str(error), "details": details}
     return {"allowed": False, "status": status}
-
-
-def create_app(admission: PodAdmission) -> Starlette:
-    """Return the application that answers the API server."""
-
-    async def admit(request: Request) -> Response:
-        if not 0 < int(request.headers.get("content-length", "0")) <= _LARGEST:
-            return PlainTextResponse(f"expected a content-length of 1 to {_LARGEST}\n", 413)
-        try:
-            review, uid = review_of(await request.json())
-        except (ManifestError, ValueError, RecursionError) as error:
-            return PlainTextResponse(f"{error}\n", 400)
-        answer = await admission.answer(review)
-        body = {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": {"uid": uid, **answer}}
-        return JSONResponse(body)
-
-    async def is_healthy(_: Request) -> Response:
-        return PlainTextResponse("ready\n") if admission.grants.is_ready else PlainTextResponse("not ready\n", 503)
-
-    return Starlette(routes=[Route("/kubernetes/admit", admit, methods=["POST"]), Route("/healthz", is_healthy)])
