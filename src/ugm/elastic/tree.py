@@ -168,7 +168,7 @@ class ElasticTree:
         #: All groups by name, including the built-in groups.
         self.nodes: Final = {ROOT_GROUP: self.root}
         #: Whether the nodes of the resources follow from the groups.
-        self.is_built = False
+        self.is_built: bool = False
         #: For each namespace the group that lists it.
         self.listed: Final[dict[str, str]] = {}
         for name in (SYSTEM_GROUP, DEFAULT_GROUP):

@@ -56,7 +56,6 @@ class ManifestError(UgmError, ValueError):
 
     Attributes:
         path: the names of fields, and the positions in lists, that lead to the value.
-        place: the same as a text.
         value: the value found there; None if there is none.
         reason: the problem, as the end of a sentence.
     """
