@@ -17,10 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any, Final, Literal, NamedTuple
-
-import pytest
 
 import ugm
 from support.garbage import collect_garbage
@@ -29,6 +28,9 @@ __all__ = ["InterruptedTestError", "Interruption", "Point", "points_in"]
 
 #: The code that is interrupted.
 SOURCE: Final = str(Path(ugm.__file__).parent)
+#: What `sys.monitoring` knows the interruptions by.
+TOOL: Final = 4
+
 Tracer = Callable[[FrameType, str, Any], Any]
 
 
@@ -39,11 +41,23 @@ class InterruptedTestError(BaseException):
 Call = Callable[[], object]
 Kind = Literal["call", "line", "opcode", "return"]
 
+#: Whether events come from `sys.settrace`. From Python 3.12 on a tracer sees only some of the instructions.
+_IS_TRACED: Final = sys.version_info < (3, 12)
+
+#: The events of `sys.monitoring` of each kind.
+_EVENTS: Final[dict[Kind, tuple[str, ...]]] = {
+    "call": ("PY_START", "PY_RESUME"),
+    "line": ("LINE",),
+    "opcode": ("INSTRUCTION",),
+    "return": ("PY_RETURN", "PY_YIELD"),
+}
+
 
 class Point(NamedTuple):
     """A moment of a call: the *time*-th event of a kind at one place of a function.
 
-    The place is the offset of an instruction. A return comes after its instruction, everything else before.
+    The place is the offset of an instruction, or the number of a line where `sys.monitoring` reports it. A return comes
+    after its instruction, everything else before.
     """
 
     code: CodeType
@@ -53,14 +67,11 @@ class Point(NamedTuple):
 
 
 def points_in(prepared: Callable[[], AbstractContextManager[Call]]) -> list[Point]:
-    """Make a call that is prepared afresh each time, and return its points; skip the test if Python has no such tracer.
+    """Make a call that is prepared afresh each time, and return its points.
 
-    From Python 3.12 on a tracer sees only some of the instructions.
     Another call is counted by a profiler: it must enter each function as often as the points say. So a tracer that sees
     nothing, or not everything, is noticed.
     """
-    if sys.version_info >= (3, 12):
-        pytest.skip("a tracer sees every instruction only before Python 3.12")
     with prepared() as call:
         # Fills the caches.
         call()
@@ -125,7 +136,16 @@ class _Survey:
 
     def run(self, call: Call) -> None:
         """Make the call."""
-        _traced(call, self._enter)
+        if _IS_TRACED:
+            _traced(call, self._enter)
+        else:
+            monitoring = _monitoring()
+            with _tool({kind: self._handler(kind) for kind in _EVENTS}):
+                monitoring.set_events(TOOL, sum(map(_mask, _EVENTS)))
+                try:
+                    call()
+                finally:
+                    monitoring.set_events(TOOL, 0)
 
     def points(self) -> list[Point]:
         """Return the points, in the order of their first events."""
@@ -159,6 +179,16 @@ class _Survey:
             self._count(frame.f_code, event, frame.f_lasti)  # type: ignore[arg-type] # one of the others
         return self._step
 
+    def _handler(self, kind: Kind) -> Callable[..., None]:
+        thread = get_ident()
+
+        def handle(code: CodeType, place: int, *_: object) -> None:
+            # `sys.monitoring` reports all threads.
+            if get_ident() == thread and code.co_filename.startswith(SOURCE):
+                self._count(code, kind, place)
+
+        return handle
+
 
 class Interruption:
     """Raises an exception at one point of a call.
@@ -184,7 +214,7 @@ class Interruption:
         """Make the call."""
         with _unraisable() as seen:
             try:
-                self._trace(call)
+                (self._trace if _IS_TRACED else self._monitor)(call)
             except self._error:
                 self.has_arrived = True
         self.was_swallowed = self._error in seen
@@ -216,6 +246,21 @@ class Interruption:
 
         _traced(call, enter)
 
+    def _monitor(self, call: Call) -> None:
+        point, monitoring, thread = self._point, _monitoring(), get_ident()
+
+        def handle(code: CodeType, place: int, *_: object) -> None:
+            if get_ident() == thread and code is point.code and place == point.place:
+                self._count()
+
+        with _tool({point.kind: handle}):
+            # Which lines are reported depends on the other events. An event without a handler costs little.
+            monitoring.set_local_events(TOOL, point.code, sum(map(_mask, _EVENTS)))
+            try:
+                call()
+            finally:
+                monitoring.set_local_events(TOOL, point.code, 0)
+
 
 def _traced(call: Call, tracer: Tracer) -> None:
     before = sys.gettrace()
@@ -224,3 +269,31 @@ def _traced(call: Call, tracer: Tracer) -> None:
         call()
     finally:
         sys.settrace(before)
+
+
+def _monitoring() -> Any:  # noqa: ANN401 - unknown to the type checker before 3.12
+    return sys.monitoring  # type: ignore[attr-defined,unused-ignore]
+
+
+def _numbers(kind: Kind) -> list[int]:
+    events = _monitoring().events
+    return [getattr(events, name) for name in _EVENTS[kind]]
+
+
+def _mask(kind: Kind) -> int:
+    return sum(_numbers(kind))
+
+
+@contextmanager
+def _tool(handlers: dict[Kind, Callable[..., None]]) -> Iterator[None]:
+    monitoring = _monitoring()
+    monitoring.use_tool_id(TOOL, "interruptions")
+    numbers = [(number, handler) for kind, handler in handlers.items() for number in _numbers(kind)]
+    try:
+        for number, handler in numbers:
+            monitoring.register_callback(TOOL, number, handler)
+        yield
+    finally:
+        for number, _ in numbers:
+            monitoring.register_callback(TOOL, number, None)
+        monitoring.free_tool_id(TOOL)
