@@ -243,13 +243,15 @@ class Budgets(ReportingModel):
         if user is not None:
             require_user(user)
         table, found = self._table, list[Account]()
-        charged = table.owners(self._now)
+        # All accounts are read for this.
+        charged = table.owners(self._now) if user is None else {}
         for budget in self.budgets if self._start is not None else ():
             path = budget.queue if queue_path is None else queue_path.lower()
             if not is_below(path, budget.queue):
                 continue
-            owners = charged[budget.name]
-            if user is not None:
+            if user is None:
+                owners = charged[budget.name]
+            else:
                 covering = self._coverage.owners(Claim("", "", Resource(), path, user))
                 owners = {owner for each, owner in covering if each is budget}
             terms = table.terms[budget.name].values()
