@@ -261,8 +261,12 @@ class RequestClasses:
         """True if a class may fit."""
         return any(limit.classes for limit in self._open)
 
-    def block(self, found: RequestClass, limit: BlockingLimit) -> None:
-        """Let a limit block an open class, which it denies, with all that it has denied before."""
+    def block(self, found: RequestClass, limit: BlockingLimit | None) -> None:
+        """Let a limit block an open class, which it denies, with all that it has denied before; None if it is unknown.
+
+        Nobody knows when an unknown limit has room again, so the next search tests the class.
+        """
+        limit = limit or BlockingLimit(_UNKNOWN, found.size)
         known = self._limits if limit.resource is None else self._limits_of_models
         limit = known.setdefault(limit.owner, {}).setdefault(limit.key(), limit)
         if found.limit is not limit:
@@ -300,18 +304,15 @@ class RequestClasses:
         if not known[limit.owner]:
             del known[limit.owner]
 
-    def limit_of(self, application: Application, denial: Violation | None, size: Resource) -> BlockingLimit:
-        """Return the limit that has denied a size; one without an owner if it is unknown when it has room again."""
-        unknown = BlockingLimit(_UNKNOWN, size)
-        if denial is None:
-            return unknown
+    def limit_of(self, application: Application, denial: Violation, size: Resource) -> BlockingLimit | None:
+        """Return the limit that has denied a size; None if it is unknown when it has room again."""
         kind, name, path, _, resource, *_, requested = denial
         if kind in _OWN_LIMITS:
             chain = () if resource is None else self._state.holding_of(application).chain()
             owned = (one for one in chain if (one.queue_path, one.owner.name, one.owner.kind) == (path, name, kind))
             return BlockingLimit((kind, name), size, next(owned, None), queue_path=path)
         room = None if resource is None else self._models.room(kind, name, resource)
-        return unknown if room is None or room >= requested else BlockingLimit((kind, name), size, resource=resource)
+        return None if room is None or room >= requested else BlockingLimit((kind, name), size, resource=resource)
 
     def owners(self, application_id: str) -> list[Owner]:
         """Return the owners of the limits that an application has used when it was followed last."""

@@ -246,7 +246,7 @@ class WakeSearch:
         """Charge and wake a request of an open class if it fits; otherwise note what blocks the class."""
         # A request that is older than the list of resources may have names that are not listed any more.
         if not self._state.active_limits.request_names.allow(row.usage):
-            self._classes.block(found, self._classes.limit_of(self._state.owner(row), None, row.usage))
+            self._classes.block(found, None)
             return False
         if self._is_held_back(found, row) or self._is_denied(found, row):
             return False
@@ -275,9 +275,9 @@ class WakeSearch:
         granted = self._granted(row)
         violations = self._admission.violations(application, granted)
         if violations:
+            limit = self._classes.limit_of(application, min(violations, key=_is_of_queue), row.usage)
             # Another variant may become free.
-            known = None if granted.assign is not None else min(violations, key=_is_of_queue)
-            self._classes.block(found, self._classes.limit_of(application, known, row.usage))
+            self._classes.block(found, limit if granted.assign is None else None)
         return bool(violations)
 
     def _granted(self, row: Allocation) -> Allocation:
