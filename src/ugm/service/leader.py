@@ -313,9 +313,9 @@ class Leader:
                 self._wakes.wait(connection)
             elif type(message) is Bye:
                 self._leave(connection)
+        self.commit()
         if connection.session is not None:
             connection.session.acknowledge(acknowledged)
-        self.commit()
         self._wakes.note_changes()
         self._operations.add(count, perf_counter() - began)
 

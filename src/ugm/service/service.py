@@ -145,7 +145,7 @@ class _ServedPartition(Partition):
 
 
 @final
-class Heartbeat:
+class _Heartbeat:
     """Shows that this process leads, and writes changes in doubt; in a thread of its own.
 
     Args:
@@ -192,7 +192,7 @@ class _Parts(NamedTuple):
     clock: ChangeClock
     store: Store | None = None
     loaded: Loaded | None = None
-    heartbeat: Heartbeat | None = None
+    heartbeat: _Heartbeat | None = None
 
     def close(self) -> None:
         """Close the store."""
@@ -504,7 +504,7 @@ class Service:
         capture = ModelCapture(lock, models)
         address = str(self.announced)
         store = open_store(location, holder=self.name, address=address, replacing=replaced, capture=capture)
-        heartbeat = Heartbeat(store)
+        heartbeat = _Heartbeat(store)
         try:
             if replaced is not None:
                 _LOGGER.warning("%s has replaced the leader %s, which was silent", self.name, replaced.holder)

@@ -46,7 +46,7 @@ class Session:
         row: its row.
     """
 
-    __slots__ = ("_free", "_new", "_slots", "answers", "held", "lost_at", "name", "peer", "role", "row")
+    __slots__ = ("_free", "_slots", "answers", "held", "lost_at", "name", "peer", "role", "row")
 
     def __init__(self, name: str, row: Mapping[str, Any]) -> None:
         self.name: Final = name
@@ -58,8 +58,6 @@ class Session:
         #: The slots of these answers by the number of the last call, and the slots without an answer that is needed.
         self._slots: Final[dict[int, int]] = {}
         self._free: list[int] = []
-        #: The answers that have no slot yet.
-        self._new: dict[int, str] = {}
         #: The role of the client that is connected, or was last.
         self.role: Role = Role.ADMIN
         #: The connection; None while the client is not connected.
@@ -67,16 +65,11 @@ class Session:
         #: When the connection was lost, on the monotonic clock; 0 if this leader has not seen it.
         self.lost_at: float = 0.0
 
-    def keep(self, number: int, change: int, line: bytes) -> None:
-        """Keep the answer to a call until it is acknowledged."""
-        self.answers[number] = change, line
-        self._new[number] = line.decode()
-
-    def take_row(self) -> Change:
-        """Return the change of the row of the answers since the last call of this method."""
+    def take_row(self, numbers: Sequence[int]) -> Change:
+        """Return the change of a row with the answers to some calls."""
         slot = self._free.pop() if self._free else len(self._slots)
-        row, self._new = tuple(self._new.items()), {}
-        self._slots[row[-1][0]] = slot
+        self._slots[numbers[-1]] = slot
+        row = [(number, self.answers[number][1].decode()) for number in numbers]
         return Change("answer", f"{self.name}:{slot}", None, row)
 
     def restore(self, slots: Mapping[int, Sequence[tuple[int, str]]]) -> None:
@@ -112,7 +105,7 @@ class LeaderSessions(AbstractSessions):
     """
 
     __slots__ = (
-        *("_add", "_answered", "_began", "_maximum", "_now", "_owners", "_partition", "_report_standby"),
+        *("_add", "_answered", "_began", "_is_stored", "_maximum", "_now", "_owners", "_partition", "_report_standby"),
         *("by_name", "caller"),
     )
 
@@ -138,8 +131,9 @@ class LeaderSessions(AbstractSessions):
         self.by_name: Final[dict[str, Session]] = {}
         #: The session of each allocation, and since when.
         self._owners: Final[dict[str, tuple[str, int]]] = {}
-        #: The sessions with answers that have no row yet.
-        self._answered: dict[Session, None] = {}
+        #: Whether answers have rows, and the calls of each session whose answers have none yet.
+        self._is_stored: Final = loaded is not None
+        self._answered: dict[Session, list[int]] = {}
         self.caller = None
         if loaded is not None:
             self._restore(loaded)
@@ -170,14 +164,15 @@ class LeaderSessions(AbstractSessions):
         return before is not None
 
     def keep(self, session: Session, number: int, change: int, line: bytes) -> None:
-        """Keep the answer to a call."""
-        session.keep(number, change, line)
-        self._answered[session] = None
+        """Keep the answer to a call until it is acknowledged."""
+        session.answers[number] = change, line
+        if self._is_stored:
+            self._answered.setdefault(session, []).append(number)
 
     def take_answers(self) -> list[Change]:
         """Return the changes of rows of the answers since the last call of this method."""
         answered, self._answered = self._answered, {}
-        return [session.take_row() for session in answered if session.name in self.by_name]
+        return [one.take_row(numbers) for one, numbers in answered.items() if one.name in self.by_name]
 
     def note_owners(self, changes: Iterable[Change], session: Session) -> list[Change]:
         """Note the owners that follow from the changes of an operation of a session, and return the changes of rows."""
