@@ -43,7 +43,7 @@ export const briefText = (resource, amount) => amountText(resource, amount, BRIE
 
 /** Return whether a resource is counted in bytes: memory, and resources with names like storage. */
 /** @param {string} resource */
-export function isBytes(resource) {
+function isBytes(resource) {
   return resource === "memory" || /(^|[-./_])(storage|hugepages|memory|bytes)([-./_]|$)/i.test(resource);
 }
 
