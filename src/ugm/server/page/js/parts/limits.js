@@ -175,7 +175,7 @@ function place(found) {
 
 /** Return the text of a limit with the amounts of this page, unless the quota model describes it in another way. */
 /** @param {Violation} found */
-function readable(found) {
+export function readable(found) {
   if (found.resource === null) return found.text;
   return found.text.replace(COMMON, (_, used, allowed) => `: ${sentence(found, used, allowed)}`);
 }
