@@ -128,4 +128,5 @@ def served(
         try:
             yield f"http://127.0.0.1:{port}/quotas/"
         finally:
-            shown.state.streams.close()
+            for feed in shown.state.feeds:
+                feed.close()

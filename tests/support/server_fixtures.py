@@ -209,8 +209,8 @@ def running(app: Starlette) -> Iterator[int]:
     try:
         yield int(listener.getsockname()[1])
     finally:
-        if hasattr(app.state, "streams"):
-            app.state.streams.close()
+        for feed in getattr(app.state, "feeds", ()):
+            feed.close()
         server.should_exit = True
         thread.join()
         listener.close()

@@ -17,7 +17,7 @@ import ugm
 from ugm import Partition, Resource, load_config
 from ugm.cli.serve import HOST, JSON, PORT, extras_required, listening, names_of, run_server
 from ugm.server import History
-from ugm.server.serving import ServerSignals
+from ugm.server.serving import exit_on_sigterm
 from ugm.simulation import Job, JobMapping, read_swf
 from ugm.simulation.replay import Replay
 from ugm.simulation.timeline import Timeline
@@ -49,7 +49,8 @@ def demo_command(*, host: str, port: int, speed: float, as_json: bool) -> None:
 
     Open the printed URL in a browser. Press Ctrl-C to stop.
     """
-    with ServerSignals(is_command=True) as signals, extras_required():
+    exit_on_sigterm()
+    with extras_required():
         from ugm.server import create_app  # noqa: PLC0415 - needs an extra
 
         with listening(host, port) as listener:
@@ -58,7 +59,7 @@ def demo_command(*, host: str, port: int, speed: float, as_json: bool) -> None:
             app = create_app({"default": replay.partition}, history={"default": history}, allowed_hosts=names_of(host))
             # Ctrl-C is the usual way to stop the demo.
             with _playing(replay, speed), suppress(KeyboardInterrupt):
-                run_server(app, host, listener, {}, as_json=as_json, signals=signals)
+                run_server(app, host, listener, {}, as_json=as_json)
 
 
 @contextmanager

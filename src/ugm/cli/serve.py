@@ -25,7 +25,6 @@ from ugm.config import PartitionConfig
 from ugm.errors import UgmError
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.server import History, serving
-from ugm.server.serving import ServerSignals
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -145,7 +144,7 @@ def _security(options: JsonObject) -> Any:  # noqa: ANN401 - of an extra
     "--host-name",
     "host_names",
     multiple=True,
-    metavar="NAME[:PORT]",
+    metavar="NAME",
     help="Another host name under which clients may reach the server; may be repeated.",
 )
 @click.option("--metrics", is_flag=True, help="Serve metrics for Prometheus at /metrics.")
@@ -221,55 +220,55 @@ def serve_command(  # noqa: PLR0913 - one for each option
     of each reload is printed on the standard error. Every change, and every request with a wrong token, is printed
     there as a line of JSON.
     """
-    with ServerSignals(is_command=True) as signals:
-        if writable and token_file is None:
-            raise click.UsageError("--writable needs --token-file")
-        config, is_file = read_config(str(config_file)), str(config_file) != STDIN
-        history = {partition.name: History(lines) for partition in config.partitions}
-        with (
-            extras_required(),
-            _logs_shown(),
-            _partitions(config.partitions, history, service, signals) as (partitions, running),
-        ):
-            from ugm.server import create_app  # noqa: PLC0415 - needs an extra
+    serving.exit_on_sigterm()
+    if writable and token_file is None:
+        raise click.UsageError("--writable needs --token-file")
+    config, is_file = read_config(str(config_file)), str(config_file) != STDIN
+    history = {partition.name: History(lines) for partition in config.partitions}
+    with (
+        extras_required(),
+        _logs_shown(),
+        _partitions(config.partitions, history, service) as (partitions, running),
+    ):
+        from ugm.server import create_app  # noqa: PLC0415 - needs an extra
 
-            services: _Services = {} if running is None else dict.fromkeys(partitions, running.status)
-            thresholds = {name: ThresholdWatch(partition) for name, partition in partitions.items()}
-            exposed = None
-            if metrics:
-                from ugm.server.metrics.collector import PartitionCollector, exposition  # noqa: PLC0415 - needs an extra
+        services: _Services = {} if running is None else dict.fromkeys(partitions, running.status)
+        thresholds = {name: ThresholdWatch(partition) for name, partition in partitions.items()}
+        exposed = None
+        if metrics:
+            from ugm.server.metrics.collector import PartitionCollector, exposition  # noqa: PLC0415 - needs an extra
 
-                collector = PartitionCollector(partitions, history=history, services=services, thresholds=thresholds)
-                exposed = exposition(collector)
-            app = create_app(
-                partitions,
-                thresholds=thresholds,
-                history={name: history[name] for name in partitions},
-                services=services,
-                stores={} if service["store"] is None else dict.fromkeys(services, service["store"]),
-                token=_token(token_file, "--token-file"),
-                decide_token=_token(decide_token_file, "--decide-token-file"),
-                read_only=not writable,
-                config_path=config_file if is_file else None,
-                is_file_shared=service["partition_name"] is not None,
-                watch=(watch or None) if is_file else None,
-                metrics=exposed,
-                allowed_hosts=(*host_names, *names_of(host)),
-            )
-            if apply:
-                app.state.configurations.apply_file()
+            collector = PartitionCollector(partitions, history=history, services=services, thresholds=thresholds)
+            exposed = exposition(collector)
+        app = create_app(
+            partitions,
+            thresholds=thresholds,
+            history={name: history[name] for name in partitions},
+            services=services,
+            stores={} if service["store"] is None else dict.fromkeys(services, service["store"]),
+            token=_token(token_file, "--token-file"),
+            decide_token=_token(decide_token_file, "--decide-token-file"),
+            read_only=not writable,
+            config_path=config_file if is_file else None,
+            is_file_shared=service["partition_name"] is not None,
+            watch=(watch or None) if is_file else None,
+            metrics=exposed,
+            allowed_hosts=(*host_names, *names_of(host)),
+        )
+        if apply:
+            app.state.configurations.apply_file()
 
-            def has_failed() -> bool:
-                return running is not None and running.failure is not None
+        def has_failed() -> bool:
+            return running is not None and running.failure is not None
 
-            with listening(host, port) as listener:
-                details = {"writable": writable, "config": str(config_file), "listen": service["listen"]}
-                run_server(app, host, listener, details, as_json=as_json, has_failed=has_failed, signals=signals)
+        with listening(host, port) as listener:
+            details = {"writable": writable, "config": str(config_file), "listen": service["listen"]}
+            run_server(app, host, listener, details, as_json=as_json, has_failed=has_failed)
 
 
 @contextmanager
 def _partitions(
-    configs: tuple[PartitionConfig, ...], history: Mapping[str, History], options: JsonObject, signals: ServerSignals
+    configs: tuple[PartitionConfig, ...], history: Mapping[str, History], options: JsonObject
 ) -> Iterator[tuple[dict[str, AbstractPartition], Service | None]]:
     """Yield the partitions to serve: that of a service, which runs during the block, or all of them in memory.
 
@@ -289,8 +288,6 @@ def _partitions(
         if service.failure is not None:
             exit_with_error(f"ugm: the service has ended: {service.failure!r}")
     finally:
-        # SIGTERM must not interrupt the end of the service after an error.
-        signals.end_start()
         service.stop()
 
 
@@ -357,7 +354,6 @@ def run_server(
     *,
     as_json: bool,
     has_failed: Callable[[], bool] = lambda: False,
-    signals: ServerSignals,
 ) -> None:
     """Serve an application, and print its URL when clients can connect; in JSON, with *details*.
 
@@ -365,4 +361,4 @@ def run_server(
     """
     url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
     text = json.dumps({"url": url, **details}) if as_json else f"serving at {url}"
-    serving.run(app, listener, ready=lambda: click.echo(text), has_failed=has_failed, signals=signals)
+    serving.run(app, listener, ready=lambda: click.echo(text), has_failed=has_failed)

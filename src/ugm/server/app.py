@@ -29,11 +29,10 @@ from starlette.staticfiles import StaticFiles
 from ugm.errors import OutageError, RequestError, UgmError
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.server._yunikorn import partition_endpoints, server_endpoints
-from ugm.server._yunikorn.schemas import YUNIKORN_SCHEMAS
 from ugm.server.configurations import Configurations
 from ugm.server.history import History
 from ugm.server.http import live
-from ugm.server.http.access import Hosts, OriginGuard, Tokens, failure_response
+from ugm.server.http.access import OriginGuard, Tokens, failure_response, require_hosts
 from ugm.server.http.audit import AuditLog
 from ugm.server.http.dispatch import RequestDispatcher
 from ugm.server.http.payloads import ApiError, Payload, json_payload
@@ -123,8 +122,8 @@ def create_app(  # noqa: PLR0913 - one for each option
         metrics: a function that returns the metrics as text and their media type, such as
             `ugm.server.metrics.collector.exposition`; None for no metrics.
         bounds: the bounds of requests.
-        allowed_hosts: names under which clients may reach the server, each ``NAME`` or ``NAME:PORT``, in addition to
-            loopback names and the address at which it listens. Requests for other hosts are refused.
+        allowed_hosts: names under which clients may reach the server, at any port, in addition to loopback names and
+            the address at which it listens. Requests for other hosts are refused.
         clock: returns the time, in seconds since 1970.
 
     Raises:
@@ -136,12 +135,14 @@ def create_app(  # noqa: PLR0913 - one for each option
     for argument, name in ((argument, name) for argument, names in given.items() for name in names):
         if name not in partitions:
             raise RequestError(argument, name, "there is no such partition", "partition-unknown")
-    tokens, hosts = Tokens(token, decide_token, read_only=read_only), Hosts(allowed_hosts)
+    tokens, allowed = Tokens(token, decide_token, read_only=read_only), require_hosts(allowed_hosts)
     audit, limits = AuditLog(clock), bounds or RequestBounds()
     configurations = Configurations(partitions, config_path, clock=clock, audit=audit, is_file_shared=is_file_shared)
+    feeds = {name: live.LiveFeed(partition, clock) for name, partition in partitions.items()}
     served = {
         name: ServedPartition(
-            name, partition, clock, watches[name], history.get(name), services.get(name), stores.get(name)
+            *(name, partition, clock, watches[name], history.get(name), services.get(name), stores.get(name)),
+            stream=feeds[name].stream,
         )
         for name, partition in partitions.items()
     }
@@ -153,10 +154,9 @@ def create_app(  # noqa: PLR0913 - one for each option
         work.append(_Work(_CHECK_SECONDS, configurations.compare, _earlier(stores, history, configurations)))
     if watch is not None:
         work.append(_Work(watch, lambda: configurations.reload_if_changed()))  # noqa: PLW0108 - tests replace it
-    event_streams = live.EventStreams(served)
     dispatcher = RequestDispatcher(state, tokens, audit, limits, clock)
     app = Starlette(
-        routes=_paths(dispatcher, _metrics_endpoint(metrics, configurations), event_streams),
+        routes=_paths(dispatcher, _metrics_endpoint(metrics, configurations)),
         exception_handlers={HTTPException: routing_error_response, Exception: failure_response},
         lifespan=_lifespan(work),
     )
@@ -166,9 +166,9 @@ def create_app(  # noqa: PLR0913 - one for each option
         if scope["method"] not in ("GET", "HEAD"):
             audit.write_failure(scope, code)
 
-    app.add_middleware(OriginGuard, hosts=hosts, write_refusal=refuse)
+    app.add_middleware(OriginGuard, allowed=allowed, write_refusal=refuse)
     app.state.configurations = configurations
-    app.state.streams = event_streams
+    app.state.feeds = list(feeds.values())
     app.state.server = state
     app.state.thresholds = watches
     return app
@@ -178,12 +178,9 @@ def create_app(  # noqa: PLR0913 - one for each option
 
 
 def _paths(
-    dispatcher: RequestDispatcher,
-    metrics: Callable[[Request], Awaitable[Response]] | None,
-    event_streams: live.EventStreams,
+    dispatcher: RequestDispatcher, metrics: Callable[[Request], Awaitable[Response]] | None
 ) -> list[Mount | Path]:
     return [
-        Path(live.ROUTES.found[0].full_path, event_streams.endpoint, methods=["GET"]),
         *([Path(f"{YUNIKORN_PREFIX}/metrics", metrics), Path("/metrics", metrics)] if metrics else []),
         *(
             _with_line_feeds(Mount(prefix, routes=list(_paths_below(prefix, dispatcher))))
@@ -195,7 +192,7 @@ def _paths(
 
 
 def _paths_below(prefix: str, dispatcher: RequestDispatcher) -> Iterator[Path]:
-    below = [route for route in ROUTES if route.prefix == prefix and route not in live.ROUTES.found]
+    below = [route for route in ROUTES if route.prefix == prefix]
     for path in dict.fromkeys(route.path for route in below):
         by_method = {route.method: route for route in below if route.path == path}
         # A name at the end of a path may contain slashes, where that is not ambiguous.
@@ -221,7 +218,7 @@ class _PageFiles(StaticFiles):
 async def _describe(request: Request) -> Response:
     """Return the OpenAPI description."""
     mounted_at = str(request.scope.get("root_path", ""))
-    return payload_response(json_payload(description(mounted_at, ROUTES, YUNIKORN_SCHEMAS)))
+    return payload_response(json_payload(description(mounted_at, ROUTES)))
 
 
 # Metrics

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from ugm.partition import AbstractPartition, Changes, changes
 from ugm.server.http.audit import AuditLog
 from ugm.server.http.payloads import ApiError
 
-__all__ = ["Actor", "ConfigAttempt", "ConfigAttempts", "ConfigOutcome", "Configurations"]
+__all__ = ["Actor", "ConfigAttempt", "ConfigOutcome", "Configurations"]
 
 #: The number of attempts that are kept.
 _MOST_ATTEMPTS: Final = 50
@@ -82,47 +81,6 @@ class ConfigAttempt:
     left_out: int
 
 
-@final
-class ConfigAttempts:
-    """The newest attempts; their number and size are bounded."""
-
-    def __init__(self) -> None:
-        self._found: Final = deque[ConfigAttempt](maxlen=_MOST_ATTEMPTS)
-        #: The changes from before the start of the server.
-        self._earlier: Final = deque[ConfigAttempt](maxlen=_MOST_ATTEMPTS)
-
-    def add(
-        self,
-        at: float,
-        source: str,
-        actor: Actor,
-        outcome: str,
-        *,
-        problems: tuple[Problem, ...] = (),
-        changes: Mapping[str, Changes] | None = None,
-        is_earlier: bool = False,
-    ) -> None:
-        """Add an attempt with the first of its differences and problems."""
-        lines = {name: str(changed).splitlines() if changed else [] for name, changed in (changes or {}).items()}
-        total = len(problems) + sum(map(len, lines.values()))
-        kept = {name: tuple(found[:_MOST_LINES]) for name, found in lines.items()}
-        shown = tuple(map(str, problems[:_MOST_LINES]))
-        left_out = total - len(shown) - sum(map(len, kept.values()))
-        attempt = ConfigAttempt(at, source, *actor, outcome, shown, kept, left_out)
-        (self._earlier if is_earlier else self._found).append(attempt)
-
-    def add_earlier(self, partition: str, changed: Iterable[tuple[float, ConfigurationChanged]]) -> None:
-        """Add the changes of a partition from before the start, with their times in seconds since 1970."""
-        for at, event in changed:
-            source, actor = Actor.of_author(event.author)
-            self.add(at, source, actor, "ok", changes={partition: event.changes}, is_earlier=True)
-
-    def newest_first(self) -> list[ConfigAttempt]:
-        """Return the attempts, the newest first."""
-        earlier = sorted(self._earlier, key=lambda one: one.at)
-        return [*reversed(self._found), *reversed(earlier)][:_MOST_ATTEMPTS]
-
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 
@@ -153,11 +111,11 @@ class Configurations:
         is_file_shared: whether the file may contain further partitions, which other servers serve.
     """
 
-    #: The newest attempts.
-    attempts: ConfigAttempts
+    #: The newest attempts, the newest first.
+    attempts: list[ConfigAttempt]
     #: The number of attempts by source (``file`` or ``upload``) and result (``applied`` or ``refused``).
     counts: dict[tuple[str, str], int]
-    #: The result of the last attempt.
+    #: The result of the last attempt that was applied or refused.
     outcome: ConfigOutcome
     #: The last successful attempt, so the source and the start of the configuration in force.
     in_use: ConfigOutcome
@@ -195,7 +153,7 @@ class Configurations:
         self.refused = ()
         self.unapplied = ()
         self._is_compared = False
-        self.attempts = ConfigAttempts()
+        self.attempts = []
         self.counts = {(source, result): 0 for source in ("file", "upload") for result in ("applied", "refused")}
 
     def config_in_force(self) -> SchedulerConfig:
@@ -291,25 +249,23 @@ class Configurations:
     def _attempt(
         self, source: str, actor: Actor, read: Callable[[], SchedulerConfig], *, confirm: bool = True
     ) -> dict[str, Changes]:
-        outcome, problems, changed = "failed", tuple[Problem, ...](), dict[str, Changes]()
+        code, problems, changed = "failed", tuple[Problem, ...](), dict[str, Changes]()
         try:
             changed = self._replace(source, actor, read, confirm=confirm)
-            outcome = "ok"
+            code = "ok"
         except ApiError as error:
-            outcome = error.code
+            code = error.code
             raise
         except UgmError as error:
-            outcome = "config-invalid" if isinstance(error, ConfigError) else "config-unusable"
+            code = "config-invalid" if isinstance(error, ConfigError) else "config-unusable"
             problems = _problems_of(source, error)
             raise
         finally:
-            self.attempts.add(self._clock(), source, actor, outcome, problems=problems, changes=changed)
+            self._note_result(source, code, problems)
+            self._add_attempt(self._clock(), source, actor, code, problems, changed)
+            target = str(self.path) if source == "file" else "upload"
             self._audit.write(
-                client=actor.client,
-                role=actor.role,
-                action="replace configuration",
-                object=str(self.path) if source == "file" else "upload",
-                outcome=outcome,
+                client=actor.client, role=actor.role, action="replace configuration", object=target, outcome=code
             )
         return changed
 
@@ -320,18 +276,13 @@ class Configurations:
             if source == "file":
                 # Before the file is read, so that a later change is detected the next time.
                 self._file_state = self._read_file_state()
-            try:
-                chosen = _by_partition(read(), self._partitions, source)
-                changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
-            except UgmError as error:
-                self._refuse(source, error)
-                raise
+            chosen = _by_partition(read(), self._partitions, source)
+            changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
             if not confirm:
                 self._require_no_risks(chosen)
             with self._swapping:
                 for name, config in chosen.items():
                     self._partitions[name].configure(config, actor.author(source))
-            self._accept(source)
         return changed
 
     def _require_no_risks(self, chosen: Mapping[str, PartitionConfig]) -> None:
@@ -342,22 +293,47 @@ class Configurations:
             reason = f"the configuration lowers limits, which confirm=true allows: {'; '.join(risks)}"
             raise ApiError(409, "unconfirmed", reason, data={"risks": risks})
 
-    def _refuse(self, source: str, error: UgmError) -> None:
-        problems = _problems_of(source, error)
+    def _note_result(self, source: str, code: str, problems: tuple[Problem, ...]) -> None:
+        """Note that a configuration is in force, or was refused for its problems; other errors change nothing."""
+        if code != "ok" and not problems:
+            return
         self.outcome = ConfigOutcome(source, self._clock(), problems)
-        self.counts[source, "refused"] += 1
+        self.counts[source, "refused" if problems else "applied"] += 1
+        if not problems:
+            self.in_use, self.unapplied = self.outcome, ()
         if source == "file":
             self.refused = problems
-            listed = "\n".join(map(str, problems))
-            _LOGGER.warning("%s was not reloaded, the old configuration stays in force:\n%s", self.path, listed)
+            if problems:
+                listed = "\n".join(map(str, problems))
+                _LOGGER.warning("%s was not reloaded, the old configuration stays in force:\n%s", self.path, listed)
+            else:
+                _LOGGER.info("%s was reloaded and is in force", self.path)
 
-    def _accept(self, source: str) -> None:
-        self.outcome = self.in_use = ConfigOutcome(source, self._clock())
-        self.unapplied = ()
-        self.counts[source, "applied"] += 1
-        if source == "file":
-            self.refused = ()
-            _LOGGER.info("%s was reloaded and is in force", self.path)
+    def _add_attempt(
+        self,
+        at: float,
+        source: str,
+        actor: Actor,
+        code: str,
+        problems: tuple[Problem, ...],
+        changed: Mapping[str, Changes],
+    ) -> None:
+        """Add an attempt with the first of its differences and problems."""
+        lines = {name: str(one).splitlines() if one else [] for name, one in changed.items()}
+        left_out = sum(max(0, len(each) - _MOST_LINES) for each in (problems, *lines.values()))
+        shown = tuple(map(str, problems[:_MOST_LINES]))
+        kept = {name: tuple(found[:_MOST_LINES]) for name, found in lines.items()}
+        attempt = ConfigAttempt(at, source, *actor, code, shown, kept, left_out)
+        self.attempts = sorted((attempt, *self.attempts), key=lambda one: -one.at)[:_MOST_ATTEMPTS]
+
+    def add_earlier(self, partition: str, changed: Iterable[tuple[float, ConfigurationChanged]]) -> None:
+        """Add changes of a partition from a store to the attempts, with their times in seconds since 1970.
+
+        Those since the start of the server are known already.
+        """
+        for at, event in changed:
+            if at < self._started:
+                self._add_attempt(at, *Actor.of_author(event.author), "ok", (), {partition: event.changes})
 
     def _read_file_state(self) -> object:
         """Return a value that changes when the file or an included file changes; symbolic links are followed."""
@@ -367,13 +343,6 @@ class Configurations:
         if own != self._inclusions[0]:
             self._inclusions = own, included_files(self.path)
         return own, [_state_of(Path(file)) for file in self._inclusions[1]]
-
-    def add_earlier(self, partition: str, changed: Iterable[tuple[float, ConfigurationChanged]]) -> None:
-        """Add changes of a partition from a store to the attempts, with their times in seconds since 1970.
-
-        Those since the start of the server are known already.
-        """
-        self.attempts.add_earlier(partition, (one for one in changed if one[0] < self._started))
 
 
 def _parsed(text: str) -> SchedulerConfig:

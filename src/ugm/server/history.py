@@ -1,25 +1,20 @@
-"""The memory of a server about a partition: the newest events, denials by limit, and durations of decisions.
+"""The memory of a server about a partition: the newest events, and denials by limit.
 
 A `History` subscribes to a partition and keeps the newest events of each kind in memory. Each kind has its own list, so
 that a thousand grants do not displace a denial. Repeated equal denials are one record with a count.
 
 The history receives events outside the lock of the partition, in the thread that made the change, and delays that
 thread by about a microsecond.
-
-A program that wants durations to be measured wraps the operations of a partition with `DecisionTimes`, and calls the
-wrapped functions. The durations are a histogram, in the form of a Prometheus metric.
 """
 
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from threading import Lock
-from time import perf_counter_ns
-from typing import Any, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import Violation
 from ugm.errors import RequestError
@@ -36,7 +31,7 @@ from ugm.events import (
     event_to_dict,
 )
 
-__all__ = ["DecisionTimes", "History", "HistoryPage", "Record", "TimingSnapshot", "WorkTimes"]
+__all__ = ["History", "HistoryPage", "Record", "WorkTimes"]
 
 #: The number of requests of a denied gang that are kept.
 _MOST_REQUESTS: Final = 100
@@ -254,64 +249,3 @@ def _denial_key(event: Denied) -> _Key:
 
 def _limit(violation: Violation) -> _Key:
     return violation.kind, violation.name, violation.queue_path, violation.resource
-
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-# Durations
-
-#: Upper bounds of the buckets, in nanoseconds: from a microsecond to a tenth of a second.
-_BOUNDS: Final = (*(factor * 10**power for power in range(3, 8) for factor in (1, 2, 5)), 10**8)
-
-
-class TimingSnapshot(NamedTuple):
-    """A histogram of durations at one moment."""
-
-    #: Pairs (upper bound in seconds, number of durations up to it), ascending; the last bound is infinite.
-    buckets: tuple[tuple[float, int], ...]
-    #: The sum of all durations, in seconds.
-    total: float
-
-
-@final
-class DecisionTimes:
-    """Measures the durations of wrapped operations.
-
-    >>> times = DecisionTimes()
-    >>> allocate = times.timed(lambda *arguments: "the decision")
-    >>> allocate("app-1-0", "app-1", {})
-    'the decision'
-    >>> times.read().buckets[-1]
-    (inf, 1)
-    """
-
-    def __init__(self) -> None:
-        self._lock: Final = Lock()
-        #: One for each bucket; the last is for durations above all bounds.
-        self._counts: Final = [0] * (len(_BOUNDS) + 1)
-        self._total = 0
-
-    def timed(self, operation: Callable[_P, _T]) -> Callable[_P, _T]:
-        """Wrap an operation so that its duration is measured, even if it raises."""
-
-        def measured(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-            start = perf_counter_ns()
-            try:
-                return operation(*args, **kwargs)
-            finally:
-                self._add(perf_counter_ns() - start)
-
-        return measured
-
-    def _add(self, nanoseconds: int) -> None:
-        with self._lock:
-            self._counts[bisect_left(_BOUNDS, nanoseconds)] += 1
-            self._total += nanoseconds
-
-    def read(self) -> TimingSnapshot:
-        """Return the durations so far as a histogram."""
-        with self._lock:
-            counts, total = list(self._counts), self._total
-        ends = [bound / 10**9 for bound in _BOUNDS] + [float("inf")]
-        return TimingSnapshot(tuple((end, sum(counts[: at + 1])) for at, end in enumerate(ends)), total / 10**9)

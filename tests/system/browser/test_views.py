@@ -76,9 +76,7 @@ def world() -> Iterator[World]:
             clock.now += 60
         before, after = (CompiledConfig.of(parse_config(text).partition()) for text in (LOWER, CONFIG))
         earlier = (ConfigurationChanged(before, after, author) for author in ("nightly by cron", ""))
-        app.state.configurations.attempts.add_earlier(
-            "default", ((START - 60 * at, one) for at, one in enumerate(earlier))
-        )
+        app.state.configurations.add_earlier("default", ((START - 60 * at, one) for at, one in enumerate(earlier, 1)))
         app.state.configurations.upload(LOWER, Actor("10.0.0.7", "operator"), confirm=True)
 
     with (

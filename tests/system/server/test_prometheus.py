@@ -18,7 +18,7 @@ from support.server_fixtures import STATUS
 from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
 from ugm.budgets import Budget, Budgets, Period
 from ugm.partition import ThresholdWatch
-from ugm.server import DecisionTimes, History, PartitionCollector, create_app
+from ugm.server import History, PartitionCollector, create_app
 from ugm.server.metrics.collector import exposition
 from ugm.server.metrics.table import descriptions
 
@@ -52,7 +52,7 @@ class World:
     """A server of a partition in which every metric has a value, and its work."""
 
     def __init__(self) -> None:
-        self.history, self.times = History(), DecisionTimes()
+        self.history = History()
         budgets = Budgets([Budget("monthly", user="*", amounts=Resource(vcore=10**9), period=Period.MONTH)])
         models = [*lending_models(), budgets]
         self.partition = Partition(parse_config(CONFIG).partition(), models=models, subscribers=[self.history])
@@ -63,7 +63,6 @@ class World:
         self.partition.submit("reduced", UserGroup("ben"), "root.lowered", tags=TAGS)
         assert self.partition.allocate("reduced", "reduced", Resource(memory=3))
         self.partition.configure(parse_config(CONFIG.replace("memory: 3", "memory: 2")).partition())
-        self.allocate = self.times.timed(self.partition.allocate)
         watch = ThresholdWatch(self.partition)
         watch.update()
         collector = PartitionCollector(
@@ -71,15 +70,14 @@ class World:
             thresholds={"default": watch},
             history={"default": self.history},
             services={"default": lambda: STATUS},
-            times={"default": self.times},
         )
         self.exposition = exposition(collector)
 
     def work(self) -> None:
         """Grant, release and deny something."""
-        assert self.allocate("more", "app", Resource(memory=1))
+        assert self.partition.allocate("more", "app", Resource(memory=1))
         self.partition.release("more")
-        assert not self.allocate("more", "app", Resource(memory=100))
+        assert not self.partition.allocate("more", "app", Resource(memory=100))
         self.partition.plan_preemption(AllocationRequest("more", "app", Resource(memory=1)), since=0)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from support.server_fixtures import PREFIX, busy, client, running, served
-from ugm import Resource, UserGroup
-from ugm.server.http.live import LiveSubscription
+from ugm import Partition, Resource, UserGroup
+from ugm.server.http.live import LiveFeed
 
 pytestmark = pytest.mark.ci
 
@@ -124,16 +124,40 @@ def test_invalid_requests(path: str, status: int, code: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
-def test_subscriptions_end() -> None:
-    """A client that leaves too many messages unread gets none; at the end of the server, it gets the last ones."""
+def test_slow_clients() -> None:
+    """A client that reads slowly gets all changes since its last message at once; the end of the feed ends streams."""
+    partition = busy()
 
-    async def read(count: int) -> list[bytes]:
-        subscription = LiveSubscription(frozenset(("queues",)))
-        for number in range(count):
-            subscription.put(str(number).encode())
-        if count == 1:
-            subscription.close()
-        return [message async for message in subscription.messages()]
+    async def read() -> list[bytes]:
+        feed = LiveFeed(partition, lambda: 7)
+        slow, quick = feed.stream(frozenset(("queues",))), feed.stream(frozenset(("queues",)))
+        found = [await anext(slow), await anext(slow)]
+        assert (await anext(quick), await anext(quick)) == tuple(found)
+        for name in ("first", "second"):
+            partition.submit(name, UserGroup("ana"), f"root.{name}")
+            assert f"root.{name}".encode() in await anext(quick)
+        found.append(await anext(slow))
+        feed.close()
+        assert [message async for message in quick] == []
+        return found
 
-    assert asyncio.run(read(20)) == []
-    assert asyncio.run(read(1)) == [b"0"]
+    hello, state, change = asyncio.run(read())
+    assert (hello, state.split(b"\n")[0]) == (b":\n\n", b"event: state")
+    assert all(name in change for name in (b"root.first", b"root.second"))
+
+
+def test_outages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the partition cannot be read, clients get the reason, and then the changes since."""
+    partition = busy()
+
+    async def read() -> list[str]:
+        messages = LiveFeed(partition, lambda: 7).stream(frozenset(("queues",)))
+        await anext(messages)
+        found = [await anext(messages)]
+        with monkeypatch.context() as broken:
+            broken.setattr(Partition, "snapshot", lambda _: 1 // 0)
+            found.append(await anext(messages))
+        partition.submit("new", UserGroup("ana"), "root.new")
+        return [part.decode().split("\n")[0] for part in (*found, await anext(messages))]
+
+    assert asyncio.run(read()) == ["event: state", "event: outage", "event: change"]

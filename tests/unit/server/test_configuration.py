@@ -13,11 +13,13 @@ from support.logs import own_records
 from support.partition_fixtures import changing_nothing
 from support.server_fixtures import CONFIG, SECRET, SUE, TOKEN, UPLOAD, YAML, busy, client, create_partition, served
 from support.service_fixtures import eventually
-from ugm import Problem, RequestError, UserInQueue, parse_config
+from ugm import ConfigError, RequestError, UserInQueue, parse_config
 from ugm.config import PartitionConfig, QueueConfig
+from ugm.events import ConfigurationChanged
 from ugm.partition import AbstractPartition
+from ugm.partition.config.compiled import CompiledConfig
 from ugm.server import create_app
-from ugm.server.configurations import Actor, ConfigAttempts, Configurations
+from ugm.server.configurations import Actor, Configurations
 from ugm.store import open_partition
 
 #: Every test runs with partitions in memory and with clients of a service.
@@ -332,10 +334,13 @@ def test_attempts_survive_a_restart(tmp_path: Path) -> None:
 
 def test_attempts_are_bounded() -> None:
     """Of many attempts the newest are kept, and of a large one the first lines, with the number of the others."""
-    attempts = ConfigAttempts()
-    problems = tuple(Problem("file", line, 1, "", "code", "message") for line in range(250))
-    for number in range(80):
-        attempts.add(number, "file", Actor("local", "watch"), "config-invalid", problems=problems)
-    found = attempts.newest_first()
-    assert [one.at for one in found] == list(range(79, 29, -1))
-    assert (len(found[0].problems), found[0].left_out) == (200, 50)
+    before, after = (CompiledConfig.of(parse_config(text).partition()) for text in (CONFIG, TIGHTER))
+    changed = [(-number, ConfigurationChanged(before, after, "file watch local")) for number in range(80)]
+    configurations = Configurations({}, None, clock=lambda: 1)
+    configurations.add_earlier("default", changed)
+    assert [one.at for one in configurations.attempts] == list(range(0, -50, -1))
+    problems = "partitions: [{queues: [" + ", ".join(f"{{name: a b{number}}}" for number in range(250)) + "]}]"
+    with pytest.raises(ConfigError):
+        configurations.upload(problems)
+    newest = configurations.attempts[0]
+    assert (len(newest.problems), newest.left_out) == (200, 50)

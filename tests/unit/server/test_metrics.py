@@ -9,11 +9,11 @@ import pytest
 from support.partition_fixtures import config, started
 from support.server_fixtures import NASTY, STATUS, Samples, busy, client, create_partition, samples_of
 from support.service_fixtures import eventually
-from ugm import AllocationRequest, RequestError, Resource, UserGroup, parse_config
+from ugm import AllocationRequest, Resource, UserGroup, parse_config
 from ugm.budgets import Budget, Budgets, Period
 from ugm.events import AllocationRequested, ApplicationSubmitted
 from ugm.partition import AbstractPartition, Allocation, AllocationState, GangStyle
-from ugm.server import DecisionTimes, History, PartitionCollector
+from ugm.server import History, PartitionCollector
 from ugm.server.history import WorkTimes
 from ugm.server.metrics import collector
 from ugm.server.metrics.collector import exposition
@@ -129,20 +129,6 @@ def test_series_of_users_are_stable() -> None:
     partition.release("ana")
     partition.remove("ana")
     assert shown() == {"ben", "cy"}
-
-
-def test_decision_times() -> None:
-    """Decisions of wrapped operations are measured, also if they raise."""
-    times, partition = DecisionTimes(), busy()
-    allocate = times.timed(partition.allocate)
-    assert allocate("more", "app", Resource(memory=1))
-    with pytest.raises(RequestError):
-        allocate("more", "nothing", Resource(memory=1))
-    series = samples_of(PartitionCollector({"default": partition}, times={"default": times}))
-
-    assert of(series, "ugm_decision_seconds_count") == 2
-    assert of(series, "ugm_decision_seconds_bucket", le="+Inf") == 2
-    assert of(series, "ugm_decision_seconds_sum") > 0
 
 
 def crowd(users: int, queues: int) -> AbstractPartition:

@@ -1,4 +1,4 @@
-"""The signals of a server: which are noted, which end the start, and which cause a reload."""
+"""The signals of a server: SIGTERM ends it, and SIGHUP causes a reload."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -20,7 +19,6 @@ from support.server_fixtures import CONFIG, busy, served
 from support.service_fixtures import eventually
 from ugm.server import serving
 from ugm.server.configurations import Actor, Configurations
-from ugm.server.serving import ServerSignals
 
 
 @pytest.fixture(name="received", autouse=True)
@@ -36,72 +34,30 @@ def _received() -> Iterator[list[int]]:
         signal.signal(number, handler)
 
 
-def test_signals_are_noted(received: list[int]) -> None:
-    """Signals are noted without further effect, and belong to the program again after the block."""
-    with ServerSignals() as signals:
-        assert (signals.is_terminated, signals.is_hung_up) == (False, False)
-        signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGHUP)
-
-    signal.raise_signal(signal.SIGTERM)
-    signal.raise_signal(signal.SIGHUP)
-    assert (signals.is_terminated, signals.is_hung_up) == (True, True)
-    assert received == [signal.SIGTERM, signal.SIGHUP]
-
-
-def test_start_ends_once() -> None:
-    """SIGTERM ends the start of a command with the status 0, and another one does not interrupt this end."""
-    with ServerSignals(is_command=True) as signals:
-        with pytest.raises(SystemExit) as raised:
-            signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGTERM)
-
-    assert (raised.value.code, signals.is_terminated) == (0, True)
-    # A command that has started its server ends only with the server.
-    with ServerSignals(is_command=True) as signals:
-        signals.end_start()
-        signal.raise_signal(signal.SIGTERM)
-    assert signals.is_terminated
-
-
-def test_signals_while_the_interpreter_ends() -> None:
-    """Signals do not change the status of a command while the interpreter ends."""
+def test_sigterm_ends_a_command() -> None:
+    """SIGTERM ends a command with the status 0, and its contexts end."""
     program = (
-        "import atexit, os, signal; from ugm.server.serving import ServerSignals\n"
-        "for number in (signal.SIGTERM, signal.SIGHUP): atexit.register(os.kill, os.getpid(), number)\n"
-        "with ServerSignals(is_command=True): raise SystemExit(3)"
+        "import os, signal; from ugm.server.serving import exit_on_sigterm\n"
+        "exit_on_sigterm()\n"
+        "try: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "finally: print('ended')"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    assert subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode == 3  # noqa: S603 - our own program
+    result = subprocess.run([sys.executable, "-c", program], env=environment, check=False, capture_output=True)  # noqa: S603 - our own program
+    assert (result.returncode, result.stdout) == (0, b"ended\n")
 
 
-def serve(app: Starlette, operate: Callable[[], object], **options: Any) -> None:  # noqa: ANN401 - as `serving.run`
+def serve(app: Starlette, operate: Callable[[], object]) -> None:
     """Serve an application until SIGTERM, and call a function in a thread meanwhile."""
     thread = threading.Thread(target=operate)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        serving.run(app, listener, ready=thread.start, **options)
+        serving.run(app, listener, ready=thread.start)
     thread.join()
 
 
 def send(number: signal.Signals) -> None:
     """Send a signal to this process, from any thread."""
     os.kill(os.getpid(), number)
-
-
-def test_earlier_signal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A SIGHUP from before the server runs causes a reload."""
-    actors: list[Actor] = []
-
-    def reload(_self: Configurations, actor: Actor) -> None:
-        actors.append(actor)
-        send(signal.SIGTERM)
-
-    monkeypatch.setattr(Configurations, "reload", reload)
-    with ServerSignals(is_command=True) as signals:
-        signal.raise_signal(signal.SIGHUP)
-        serve(served(), lambda: None, signals=signals)
-
-    assert actors == [("local", "signal")]
 
 
 def test_reloads(tmp_path: Path) -> None:

@@ -37,10 +37,17 @@ __all__ = [
     "amounts",
     "application_dict",
     "event_dict",
+    "go_class",
     "nanoseconds",
     "percentages",
     "state_name",
 ]
+
+
+def go_class(name: str) -> dict[str, str]:
+    """Return the schema of an object of a class of ``pkg/webservice/dao``, whose fields Apache YuniKorn defines."""
+    return {"type": "object", "title": name, "description": f"The class {name} of Apache YuniKorn."}
+
 
 #: The name of the cluster in responses.
 CLUSTER: Final = "ugm"

@@ -10,22 +10,22 @@ from ugm.identity import canonical_path
 from ugm.partition import ApplicationInfo
 from ugm.queues import QueueState
 from ugm.resources import Resource
-from ugm.server._yunikorn.objects import ACTIVE_STATES, QueueFormat, amounts, application_dict
+from ugm.server._yunikorn.objects import ACTIVE_STATES, QueueFormat, amounts, application_dict, go_class
 from ugm.server.http.payloads import ApiError, require_found
 from ugm.server.interface.route import PARTITION, YUNIKORN_PREFIX, Routes, ServedPartition
-from ugm.server.interface.schemas import Name, Object, QueuePath, Text, reference
+from ugm.server.interface.schemas import Name, Object, QueuePath, Text
 
 __all__ = ["ROUTES", "applications", "nodes", "placement_rules", "queues"]
 
 #: Paths with more parts come first: the name of a queue or application may contain slashes at the end of a path.
 ROUTES: Final = Routes(YUNIKORN_PREFIX, "yunikorn_")
 _QUEUE: Final = f"{PARTITION}/queue/{{queue_path}}"
-_Application: TypeAlias = Annotated[Object, reference("ApplicationDAOInfo")]
-_Node: TypeAlias = Annotated[Object, reference("NodeDAOInfo")]
-_Queue: TypeAlias = Annotated[Object, reference("PartitionQueueDAOInfo")]
-_Rule: TypeAlias = Annotated[Object, reference("RuleDAO")]
-_User: TypeAlias = Annotated[Object, reference("UserResourceUsageDAOInfo")]
-_Group: TypeAlias = Annotated[Object, reference("GroupResourceUsageDAOInfo")]
+_Application: TypeAlias = Annotated[Object, go_class("ApplicationDAOInfo")]
+_Node: TypeAlias = Annotated[Object, go_class("NodeDAOInfo")]
+_Queue: TypeAlias = Annotated[Object, go_class("PartitionQueueDAOInfo")]
+_Rule: TypeAlias = Annotated[Object, go_class("RuleDAO")]
+_User: TypeAlias = Annotated[Object, go_class("UserResourceUsageDAOInfo")]
+_Group: TypeAlias = Annotated[Object, go_class("GroupResourceUsageDAOInfo")]
 
 
 # Users and groups

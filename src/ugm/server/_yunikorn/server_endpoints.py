@@ -34,10 +34,10 @@ from ugm.configuration import (
     UserGroupResolver,
 )
 from ugm.partition import PartitionSnapshot
-from ugm.server._yunikorn.objects import CLUSTER, amounts, event_dict, nanoseconds, percentages, state_name
+from ugm.server._yunikorn.objects import CLUSTER, amounts, event_dict, go_class, nanoseconds, percentages, state_name
 from ugm.server.http.payloads import Payload, json_payload
 from ugm.server.interface.route import YUNIKORN_PREFIX, Call, Routes, ServedPartition, ServerState
-from ugm.server.interface.schemas import Number, Object, reference
+from ugm.server.interface.schemas import Number, Object
 from ugm.server.views.server import validate as validated
 
 __all__ = ["ROUTES"]
@@ -46,9 +46,9 @@ ROUTES: Final = Routes(YUNIKORN_PREFIX, "yunikorn_")
 #: The default, and the most events in a response.
 _MOST_EVENTS: Final = 10_000
 _Count: TypeAlias = Annotated[int, Meta(ge=1, le=_MOST_EVENTS)]
-_Cluster: TypeAlias = Annotated[Object, reference("ClusterDAOInfo")]
-_Partition: TypeAlias = Annotated[Object, reference("PartitionInfo")]
-_Applications: TypeAlias = Annotated[Object, reference("ApplicationHistoryDAOInfo")]
+_Cluster: TypeAlias = Annotated[Object, go_class("ClusterDAOInfo")]
+_Partition: TypeAlias = Annotated[Object, go_class("PartitionInfo")]
+_Applications: TypeAlias = Annotated[Object, go_class("ApplicationHistoryDAOInfo")]
 
 
 @ROUTES.get("/clusters")
@@ -114,14 +114,14 @@ def _applications_by_state(served: ServedPartition) -> dict[str, int]:
 
 
 @ROUTES.post("/validate-conf", takes_any_type=True)
-def validate(server: ServerState, *, text: str) -> Annotated[Object, reference("ValidateConfResponse")]:
+def validate(server: ServerState, *, text: str) -> Annotated[Object, go_class("ValidateConfResponse")]:
     """Return whether a configuration is valid, and otherwise the reason."""
     found = validated(server, text=text)
     return {"allowed": found.allowed, "reason": found.reason}
 
 
 @ROUTES.get("/config", media_types=("application/json", "application/x-yaml"))
-def config(server: ServerState, call: Call) -> Annotated[Payload, reference("ConfigDAOInfo")]:
+def config(server: ServerState, call: Call) -> Annotated[Payload, go_class("ConfigDAOInfo")]:
     """Return the configuration in force as YAML, or as JSON if only JSON is accepted."""
     found = server.configurations.config_in_force()
     if call.accepts_only_json:
@@ -204,7 +204,7 @@ def _value(name: str, value: Json) -> Json:
 @ROUTES.get("/events/batch")
 def events(
     server: ServerState, *, count: _Count = _MOST_EVENTS, start: Number = 0
-) -> Annotated[Object, reference("EventRecordDAO")]:
+) -> Annotated[Object, go_class("EventRecordDAO")]:
     """Return the events with at least the id ``start``, the oldest first, up to ``count`` of them.
 
     The numbers of the events of a partition are their ids. With several partitions, an id combines the number with the
@@ -237,7 +237,7 @@ def application_history(server: ServerState) -> list[_Applications]:
 
 
 @ROUTES.get("/fullstatedump")
-def full_state(server: ServerState) -> Annotated[Object, reference("AggregatedStateInfo")]:
+def full_state(server: ServerState) -> Annotated[Object, go_class("AggregatedStateInfo")]:
     """Return the partitions with their queues, applications, nodes and placement rules, for a report of a problem."""
     served = sorted(server.partitions.items())
     return {
@@ -254,7 +254,7 @@ def full_state(server: ServerState) -> Annotated[Object, reference("AggregatedSt
 
 
 @ROUTES.get("/scheduler/healthcheck")
-def healthcheck(server: ServerState) -> Annotated[Object, reference("SchedulerHealthDAOInfo")]:
+def healthcheck(server: ServerState) -> Annotated[Object, go_class("SchedulerHealthDAOInfo")]:
     """Return the checks of the server, of the logs of its services, and of its quota models."""
     checks = list(_checks(server))
     return {"Healthy": all(check["Succeeded"] for check in checks), "HealthChecks": checks}

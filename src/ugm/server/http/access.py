@@ -21,9 +21,9 @@ import hmac
 import re
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
-from typing import Final, NamedTuple, final
-from urllib.parse import urlsplit
+from typing import Final, final
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -34,7 +34,7 @@ from ugm.server.http.payloads import ApiError, internal_error
 from ugm.server.http.requests import error_response
 from ugm.server.interface.route import TOKEN_NAMES
 
-__all__ = ["Hosts", "OriginGuard", "Tokens", "failure_response"]
+__all__ = ["OriginGuard", "Tokens", "failure_response", "require_hosts"]
 
 #: A shorter token could be guessed.
 _SHORTEST_TOKEN: Final = 16
@@ -104,25 +104,15 @@ _HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 #: A name or address, and a port.
-_AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+)(?::([0-9]{1,5}))?")
-_PORTS: Final = {"http": 80, "https": 443}
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+)(?::[0-9]{1,5})?")
 #: The values of `Sec-Fetch-Site` for requests that the reader or the page of this server has caused.
 _OWN_SITES: Final = frozenset(("same-origin", "none"))
 
 
-class _Authority(NamedTuple):
-    """A host with a port; None is the default port of the scheme, or in a list of hosts any port."""
-
-    host: str
-    port: int | None
-
-
-def _parse(text: str) -> _Authority | None:
-    found = _AUTHORITY.fullmatch(text)
-    if found is None:
-        return None
-    host, port = found.group(1).strip("[]").rstrip(".").lower(), found.group(2)
-    return _Authority(_normalize(host), None if port is None else int(port))
+def _host_in(text: str) -> str | None:
+    """Return the canonical host of ``HOST`` or ``HOST:PORT``; None for other texts."""
+    found = _HOST.fullmatch(text)
+    return None if found is None else _normalize(found[1].strip("[]").rstrip(".").lower())
 
 
 def _normalize(host: str) -> str:
@@ -140,46 +130,21 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-@final
-class Hosts:
-    """The host names for which a server accepts requests.
-
-    Loopback names (``localhost``, ``127.0.0.1``, ``::1``) are always accepted, with any port, because clients may
-    connect through a tunnel. The address at which the connection arrived is also accepted.
-
-    Args:
-        allowed: further names, each ``NAME`` or ``NAME:PORT``.
+def require_hosts(names: Iterable[str]) -> frozenset[str]:
+    """Return the canonical spellings of host names.
 
     Raises:
-        RequestError: a name is not a valid host name.
+        RequestError: one of them is not a valid host name.
     """
-
-    def __init__(self, allowed: Iterable[str] = ()) -> None:
-        if isinstance(allowed, str):
-            raise RequestError("allowed_hosts", allowed, "expected a list of names, found one text")
-        self._allowed: Final = frozenset(_require_authority(name) for name in allowed)
-
-    def is_own(self, authority: _Authority, server: tuple[str, int | None] | None) -> bool:
-        """Return whether a ``Host`` names this server.
-
-        Args:
-            authority: the value of the header.
-            server: the address at which the connection arrived, if known.
-        """
-        host = authority.host
-        return (
-            _is_loopback(host) or self.is_allowed(authority) or (server is not None and _normalize(server[0]) == host)
-        )
-
-    def is_allowed(self, authority: _Authority) -> bool:
-        """Return whether a name is in the list of allowed names."""
-        return authority in self._allowed or authority._replace(port=None) in self._allowed
+    if isinstance(names, str):
+        raise RequestError("allowed_hosts", names, "expected a list of names, found one text")
+    return frozenset(map(_require_host, names))
 
 
-def _require_authority(name: object) -> _Authority:
-    found = _parse(name) if isinstance(name, str) else None
+def _require_host(name: object) -> str:
+    found = _host_in(name) if isinstance(name, str) else None
     if found is None:
-        raise RequestError("allowed_hosts", name, "expected NAME or NAME:PORT")
+        raise RequestError("allowed_hosts", name, "expected the name of a host")
     return found
 
 
@@ -187,15 +152,18 @@ def _require_authority(name: object) -> _Authority:
 class OriginGuard:
     """Middleware that refuses requests of other sites, and adds the security headers to all responses.
 
+    Loopback names (``localhost``, ``127.0.0.1``, ``::1``) are always accepted, with any port, because clients may
+    connect through a tunnel. The address at which the connection arrived is also accepted.
+
     Args:
         app: the wrapped application.
-        hosts: the accepted host names.
+        allowed: the other accepted host names, from `require_hosts`.
         write_refusal: called with each refused request, and the code of its error.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Hosts, write_refusal: Callable[[Scope, str], None]) -> None:
+    def __init__(self, app: ASGIApp, allowed: frozenset[str], write_refusal: Callable[[Scope, str], None]) -> None:
         self._app: Final = app
-        self._hosts: Final = hosts
+        self._allowed: Final = allowed
         self._write_refusal: Final = write_refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -216,42 +184,34 @@ class OriginGuard:
         await app(scope, receive, send_with_headers)
 
     def _find_error(self, scope: Scope) -> ApiError | None:
-        headers = _headers(scope)
-        hosts = headers.get("host", [])
-        authority = _parse(hosts[0]) if len(hosts) == 1 else None
-        if authority is None:
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
+        host = _host_in(hosts[0]) if len(hosts) == 1 else None
+        if host is None:
             return ApiError(400, "host-invalid", "the request needs one header Host with the name of the server")
-        if not self._hosts.is_own(authority, scope.get("server")):
-            message = f"unknown host {authority.host[:100]!r}; the server can be started with it as an allowed host"
+        own = scope.get("server")
+        if not (_is_loopback(host) or host in self._allowed or (own is not None and _normalize(own[0]) == host)):
+            message = f"unknown host {host[:100]!r}; the server can be started with it as an allowed host"
             return ApiError(421, "host-unknown", message)
-        if self._is_foreign(headers, authority, scope["method"]):
+        if self._is_foreign(headers, hosts[0], scope["method"]):
             return ApiError(403, "cross-origin", "the request was caused by a page of another site")
         return None
 
-    def _is_foreign(self, headers: Mapping[str, list[str]], authority: _Authority, method: str) -> bool:
+    def _is_foreign(self, headers: Headers, host: str, method: str) -> bool:
         """Return whether the headers of a browser declare that a page of another site caused the request."""
-        origins = headers.get("origin", [])
-        if any(not self._is_own_origin(origin, authority) for origin in origins):
+        if any(not self._is_own_origin(origin, host) for origin in headers.getlist("origin")):
             return True
-        sites = headers.get("sec-fetch-site", [])
-        return not _OWN_SITES.issuperset(sites) and not _is_link(headers, method)
+        return not _OWN_SITES.issuperset(headers.getlist("sec-fetch-site")) and not _is_link(headers, method)
 
-    def _is_own_origin(self, origin: str, authority: _Authority) -> bool:
-        try:
-            parts = urlsplit(origin)
-        except ValueError:
-            return False
-        own, default = _parse(parts.netloc), _PORTS.get(parts.scheme)
-        if own is None or default is None:
-            return False
-        is_same = own._replace(port=own.port or default) == authority._replace(port=authority.port or default)
+    def _is_own_origin(self, origin: str, host: str) -> bool:
+        scheme, _, named = origin.lower().partition("://")
         # A proxy may change the Host. Then the name that the browser uses must be allowed.
-        return is_same or self._hosts.is_allowed(own)
+        return scheme in ("http", "https") and (named == host.lower() or _host_in(named) in self._allowed)
 
 
-def _is_link(headers: Mapping[str, list[str]], method: str) -> bool:
+def _is_link(headers: Headers, method: str) -> bool:
     """Return whether the reader followed a link, so that only the reader gets the response."""
-    is_page = headers.get("sec-fetch-mode") == ["navigate"] and headers.get("sec-fetch-dest") == ["document"]
+    is_page = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     return method == "GET" and is_page
 
 
@@ -261,10 +221,3 @@ async def failure_response(_request: Request, _error: Exception) -> Response:
     # The exception has passed the middleware that adds them.
     response.raw_headers.extend(_HEADERS)
     return response
-
-
-def _headers(scope: Scope) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, value in scope["headers"]:
-        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1").strip())
-    return found

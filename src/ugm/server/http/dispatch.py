@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from threading import Lock
-from typing import Any, Final, NamedTuple, TypeAlias, cast, final
+from typing import Any, Final, TypeAlias, cast, final
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from ugm.errors import ConfigError, OutageError, RequestError
 from ugm.partition.interface.operations import Role
@@ -42,24 +41,11 @@ from ugm.server.interface.route import IDEMPOTENCY_KEY, Call, Route, ServerState
 
 __all__ = ["IdempotentAnswers", "RequestDispatcher"]
 
-#: The bounds of the stored answers: their number, their size in bytes, and their age in seconds.
+#: The number of stored answers; the oldest are forgotten.
 _MOST_ANSWERS: Final = 10_000
-_MOST_BYTES: Final = 1 << 25
-_MOST_SECONDS: Final = 3600
 _LONGEST_KEY: Final = 256
 #: Answers with this status and higher ones are not stored.
 _FAILED: Final = 500
-
-
-class _Answer(NamedTuple):
-    at: float
-    digest: bytes
-    result: Payload | ApiError
-
-    @property
-    def size(self) -> int:
-        payload = self.result if isinstance(self.result, Payload) else self.result.payload()
-        return len(payload.content)
 
 
 @final
@@ -69,9 +55,8 @@ class IdempotentAnswers:
     def __init__(self) -> None:
         #: Held while a change with a key is executed.
         self._lock: Final = Lock()
-        #: The oldest first.
-        self._answers: Final[dict[str, _Answer]] = {}
-        self._size = 0
+        #: A hash of the request, and its answer or error; the oldest first.
+        self._answers: Final[dict[str, tuple[bytes, Payload | ApiError]]] = {}
 
     def run(self, key: str, digest: bytes, answer: Callable[[], Payload]) -> Payload:
         """Return the stored answer to a request, or answer it and store that.
@@ -87,36 +72,29 @@ class IdempotentAnswers:
         if not 0 < len(key) <= _LONGEST_KEY:
             raise ApiError(400, "idempotency-key-invalid", f"a key has 1 to {_LONGEST_KEY} characters")
         with self._lock:
-            self._forget()
-            known = self._answers.get(key)
-            if known is not None and known.digest != digest:
-                raise ApiError(422, "idempotency-key-reused", "another request had this key; use a new key")
-            result = self._execute(key, digest, answer) if known is None else known.result
+            if key not in self._answers:
+                self._answers[key] = digest, _answer_or_error(answer)
+                if len(self._answers) > _MOST_ANSWERS:
+                    del self._answers[next(iter(self._answers))]
+            known, result = self._answers[key]
+        if known != digest:
+            raise ApiError(422, "idempotency-key-reused", "another request had this key; use a new key")
         if isinstance(result, ApiError):
             raise result
         return result
 
-    def _execute(self, key: str, digest: bytes, answer: Callable[[], Payload]) -> Payload | ApiError:
-        try:
-            result: Payload | ApiError = answer()
-        except ApiError as error:
-            if error.status >= _FAILED:
-                raise
-            result = error
-        stored = self._answers[key] = _Answer(time.monotonic(), digest, result)
-        self._size += stored.size
-        self._forget()
-        return result
 
-    def _forget(self) -> None:
-        """Forget the answers that are too old, or too many."""
-        oldest = time.monotonic() - _MOST_SECONDS
-        while self._answers:
-            key, first = next(iter(self._answers.items()))
-            if first.at >= oldest and len(self._answers) <= _MOST_ANSWERS and self._size <= _MOST_BYTES:
-                return
-            self._size -= self._answers.pop(key).size
+def _answer_or_error(answer: Callable[[], Payload]) -> Payload | ApiError:
+    try:
+        return answer()
+    except ApiError as error:
+        if error.status >= _FAILED:
+            raise
+        return error
 
+
+#: Proxies must not collect the messages of a stream.
+_STREAM_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -193,7 +171,7 @@ class RequestDispatcher:
         body, content = await parse_body(request, route, self.bounds)
         as_of = self.clock()
 
-        def answer() -> Payload:
+        def answer() -> Any:  # noqa: ANN401 - a payload, or the messages of a stream
             return _payload(route, target, call, {**arguments, **body})
 
         key = request.headers.get(IDEMPOTENCY_KEY)
@@ -201,14 +179,18 @@ class RequestDispatcher:
         async with places:
             if key is not None and route.role is not Role.VIEWER:
                 digest = sha256(f"{request.url.path}?{request.url.query}\n".encode() + content).digest()
-                payload = await asyncio.to_thread(self._answers.run, key, digest, answer)
+                payload: Any = await asyncio.to_thread(self._answers.run, key, digest, answer)
             else:
                 payload = await asyncio.to_thread(answer)
+        if isinstance(payload, AsyncIterator):
+            # The response to HEAD has no body, so it must end at once, without occupying a stream.
+            messages = payload if request.method == "GET" else iter(())
+            return StreamingResponse(messages, 200, _STREAM_HEADERS, route.media_types[0])
         return view_response(payload, as_of, request) if route.method == "GET" else payload_response(payload)
 
 
-def _payload(route: Route, target: object, call: Call, arguments: Mapping[str, Any]) -> Payload:
-    """Call the function of a route, and return its result as a payload.
+def _payload(route: Route, target: object, call: Call, arguments: Mapping[str, Any]) -> Payload | AsyncIterator[bytes]:
+    """Call the function of a route, and return its result as a payload, or the messages of a stream.
 
     Raises:
         ApiError: the function raised any error.
@@ -222,4 +204,4 @@ def _payload(route: Route, target: object, call: Call, arguments: Mapping[str, A
     except Exception:
         _LOGGER.exception("%s %s failed", route.method, route.full_path)
         raise internal_error() from None
-    return result if isinstance(result, Payload) else json_payload(result)
+    return result if isinstance(result, Payload | AsyncIterator) else json_payload(result)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from decimal import Decimal, InvalidOperation
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple, NoReturn, get_args, get_origin
+from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -30,10 +29,10 @@ __all__ = [
     "view_response",
 ]
 
-#: Digits of the longest number that is converted.
+#: Digits of the longest length of a body.
 _MOST_DIGITS: Final = 20
-#: No larger number with an exponent is an integer of 64 bits.
-_LARGEST: Final = 2.0**64
+#: All smaller integers are exact in numbers with a point.
+_LARGEST: Final = 2.0**53
 _MOST_JSON_BYTES: Final = 1 << 18
 _CHARSETS: Final = frozenset(("utf-8", "utf8", "us-ascii"))
 #: The place in an error of msgspec.
@@ -59,38 +58,24 @@ def parse_parameters(request: Request, route: Route) -> dict[str, Any]:
     Raises:
         ApiError: a part or parameter is unknown, missing, repeated or invalid.
     """
-    fields = {one.name: one.type for one in msgspec.structs.fields(route.parameters)}
+    fields = {one.name: one for one in msgspec.structs.fields(route.parameters)}
     values: dict[str, Any] = {name: str(part) for name, part in request.path_params.items() if name in fields}
     names = set(values)
     for name in request.query_params:
         if name not in fields or name in names:
             allowed = ", ".join(sorted(fields.keys() - names)) or "none"
             raise ApiError(400, "query-invalid", f"unknown query parameter {name[:100]!r} (allowed: {allowed})")
-        values[name] = _parameter(name, fields[name], request)
+        texts = request.query_params.getlist(name)
+        is_list = fields[name].default_factory is list
+        if len(texts) > 1 and not is_list:
+            raise ApiError(400, "query-invalid", f"{name}: expected once, found {len(texts)} times")
+        values[name] = texts if is_list else texts[0]
     try:
-        found = msgspec.convert(values, route.parameters)
+        found = msgspec.convert(values, route.parameters, strict=False)
         return {"query": found} if route.is_query else msgspec.structs.asdict(found)
     except msgspec.ValidationError as error:
         reason = _reason(error)
         raise ApiError(400, "path-invalid" if reason.startswith(tuple(names)) else "query-invalid", reason) from None
-
-
-def _parameter(name: str, kind: Any, request: Request) -> object:  # noqa: ANN401 - an annotation
-    texts = request.query_params.getlist(name)
-    kinds = {_plain_type(part) for part in (kind, *get_args(kind))}
-    if list in kinds:
-        return texts
-    if len(texts) > 1:
-        raise ApiError(400, "query-invalid", f"{name}: expected once, found {len(texts)} times")
-    text = texts[0]
-    is_number = int in kinds and text.isdecimal() and text.isascii() and len(text) < _MOST_DIGITS
-    return int(text) if is_number else text
-
-
-def _plain_type(kind: Any) -> Any:  # noqa: ANN401 - an annotation
-    """Return the class of an annotation without its constraints and items."""
-    kind = getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind
-    return get_origin(kind) or kind
 
 
 def _reason(error: Exception, root: str = "") -> str:
@@ -170,17 +155,9 @@ def _parse_json(text: str, kind: Any) -> object:  # noqa: ANN401 - an annotation
 
 
 def _number(text: str) -> int | float:
-    """Convert a number with a point or an exponent; an integer in that form, such as 1e3, becomes an exact int."""
+    """Convert a number with a point or an exponent; programs in some languages write integers as 1.0 or 1e3."""
     number = float(text)
-    if not number.is_integer() or abs(number) >= _LARGEST:
-        return number
-    try:
-        exact = Decimal(text)
-    except InvalidOperation:
-        raise ValueError(f"the exponent of {text} is too large or too small") from None
-    if exact != int(exact):
-        raise ValueError(f"{text} is nearly a whole number")
-    return int(exact)
+    return int(number) if number.is_integer() and abs(number) < _LARGEST else number
 
 
 _DECODER: Final = msgspec.json.Decoder(float_hook=_number)

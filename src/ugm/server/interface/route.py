@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final, get_type_hints
@@ -57,6 +57,8 @@ class ServedPartition:
     #: Returns the status of the service.
     service: Callable[[], ServiceStatus] | None
     store: StoreLocation | None
+    #: Returns messages with the changes of some topics, as server-sent events.
+    stream: Callable[[frozenset[Any]], AsyncIterator[bytes]]
 
     def submitted_at(self, application_id: str) -> float | None:
         """Return when an application was submitted, in seconds since 1970; None if that is not known."""

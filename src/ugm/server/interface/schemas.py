@@ -59,7 +59,6 @@ from ugm.resources import MAX_QUANTITY, Resource, parse_quantity
 from ugm.server.interface.route import IDEMPOTENCY_KEY, TOKEN_NAMES, Route
 
 __all__ = [
-    "Confirmation",
     "Duration",
     "Exact",
     "Groups",
@@ -73,8 +72,6 @@ __all__ = [
     "Priority",
     "QueuePath",
     "RequestedQueue",
-    "Schema",
-    "Schemas",
     "Seconds",
     "Tags",
     "Text",
@@ -83,7 +80,6 @@ __all__ = [
     "completed",
     "described",
     "description",
-    "reference",
     "with_text",
 ]
 
@@ -111,7 +107,6 @@ Nodes: TypeAlias = Annotated[dict[Name, Resource], Meta(max_length=10_000)]
 PageSize: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 Offset: TypeAlias = Annotated[int, Meta(ge=0, le=10**9)]
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Confirmation: TypeAlias = Literal["false", "true"]
 
 _T = TypeVar("_T")
 
@@ -277,7 +272,7 @@ def with_text(value: _Describable) -> Object:
     return {**value.to_dict(), "text": str(value)}
 
 
-def reference(name: str) -> Schema:
+def _reference(name: str) -> Schema:
     """Return a reference to a component of the description."""
     return {"$ref": f"#/components/schemas/{name}"}
 
@@ -332,7 +327,7 @@ class Schemas:
                 "required": sorted(shown.keys() - getattr(kind, "__optional_keys__", frozenset())),
                 "additionalProperties": False,
             }
-        return reference(name)
+        return _reference(name)
 
 
 # The description
@@ -378,14 +373,20 @@ _ERROR: Final[Schema] = {
     "additionalProperties": False,
 }
 
+#: An error in the format of Apache YuniKorn.
+_YUNIKORN_ERROR: Final[Schema] = {
+    "type": "object",
+    "properties": {"status_code": _INTEGER, **dict.fromkeys(("message", "description", "code"), _TEXT)},
+    "required": ["code", "description", "message", "status_code"],
+}
 
-def description(server: str, routes: Iterable[Route], others: Mapping[str, Schema]) -> dict[str, object]:
+
+def description(server: str, routes: Iterable[Route]) -> dict[str, object]:
     """Return the description.
 
     Args:
         server: the prefix of every path, where the application is mounted.
         routes: all routes.
-        others: further components, by name.
     """
     listed, schemas = list(routes), Schemas()
     bodies, components = _request_schemas(route.body for route in listed if route.body is not None)
@@ -404,11 +405,11 @@ def description(server: str, routes: Iterable[Route], others: Mapping[str, Schem
         "servers": [{"url": server or "/"}],
         "paths": paths,
         "components": {
-            "schemas": {**others, **schemas.components, **components, "Error": _ERROR},
+            "schemas": {**schemas.components, **components, "Error": _ERROR, "YAPIError": _YUNIKORN_ERROR},
             "responses": {
                 f"{error}{code}": {
                     "description": text,
-                    "content": {media_type: {"schema": reference(error)}},
+                    "content": {media_type: {"schema": _reference(error)}},
                     **({"headers": _RETRY} if code == "503" else {}),
                 }
                 for error, media_type in (("Error", "application/problem+json"), ("YAPIError", "application/json"))

@@ -44,7 +44,7 @@ from ugm.partition import (
 )
 from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource, as_float
-from ugm.server.history import DecisionTimes, History
+from ugm.server.history import History
 from ugm.server.metrics.table import MetricKind, amount_unit, descriptions
 from ugm.server.queries import ThresholdKind, accounts_of, shares_of
 from ugm.server.views.model_trees import MEASURES, ModelTree, trees_of
@@ -222,7 +222,6 @@ class PartitionCollector(Collector):
         partitions: the partitions by name.
         history: the histories by name of their partition, for denials, events and the age of pending requests.
         services: functions that return the status of a service, by name of its partition.
-        times: the decision times by name of their partition.
         thresholds: the watches of thresholds by name of their partition, as passed to `ugm.server.create_app`, which
             updates them.
         most: the number of users, and of groups, of each partition that have series of their own.
@@ -235,7 +234,6 @@ class PartitionCollector(Collector):
         *,
         history: Mapping[str, History] | None = None,
         services: Mapping[str, Callable[[], ServiceStatus]] | None = None,
-        times: Mapping[str, DecisionTimes] | None = None,
         thresholds: Mapping[str, ThresholdWatch] | None = None,
         most: int = 50,
         clock: Callable[[], float] = time.time,
@@ -244,7 +242,6 @@ class PartitionCollector(Collector):
         self._partitions: Final = dict(partitions)
         self._history: Final = dict(history or {})
         self._services: Final = dict(services or {})
-        self._times: Final = dict(times or {})
         self._thresholds: Final = dict(thresholds or {})
         self._most: Final = require_count("most", most)
         #: The selected names, by partition and kind or tree; the lock is for simultaneous scrapes.
@@ -262,8 +259,6 @@ class PartitionCollector(Collector):
             self._add_partition(samples.of(partition=name), name, partition)
         for name, history in self._history.items():
             _add_events(samples.of(partition=name), history)
-        for name, times in self._times.items():
-            samples.of(partition=name).add_histogram("ugm_decision_seconds", *times.read())
         for name, watch in self._thresholds.items():
             _add_thresholds(samples.of(partition=name), watch)
         for name, status in self._services.items():

@@ -169,7 +169,6 @@ gauge ugm_configuration_refused: 1 while the configuration file has problems and
 gauge ugm_configuration_unapplied: 1 while the configuration file of the start differs from the stored configuration,
     otherwise 0.
 [partition]
-histogram ugm_decision_seconds: Duration of decisions.
 gauge ugm_service_leading: 1 if this process leads, otherwise 0.
 gauge ugm_service_term: Term of the leader.
 [partition state]

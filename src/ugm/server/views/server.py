@@ -15,7 +15,7 @@ from ugm.partition.interface.operations import Role
 from ugm.server.configurations import Actor, ConfigAttempt
 from ugm.server.http.payloads import Payload, problem_to_dict, require_found
 from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition, ServerState
-from ugm.server.interface.schemas import Confirmation, Name, Object, with_text
+from ugm.server.interface.schemas import Name, Object, with_text
 from ugm.server.views.objects import PartitionSummary, partition
 
 __all__ = ["ROUTES", "validate"]
@@ -106,7 +106,7 @@ class ConfigChanges:
 @ROUTES.get("/config/changes")
 def config_changes(server: ServerState) -> ConfigChanges:
     """Return the newest attempts to replace the configuration, with their differences or problems, newest first."""
-    return ConfigChanges(server.configurations.attempts.newest_first())
+    return ConfigChanges(server.configurations.attempts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,11 @@ class Changed:
 
 
 @ROUTES.put("/config", role=Role.OPERATOR)
-def upload(server: ServerState, call: Call, *, text: str, confirm: Confirmation = "false") -> Changed:
+def upload(server: ServerState, call: Call, *, text: str, confirm: bool = False) -> Changed:
     """Replace the configuration of all partitions by the one in the request, or change nothing."""
     call.is_audited = True
     actor = Actor(call.client, "operator")
-    return Changed(server.configurations.upload(text, actor, confirm=confirm == "true"))
+    return Changed(server.configurations.upload(text, actor, confirm=confirm))
 
 
 @ROUTES.post("/config/reload", role=Role.OPERATOR)
