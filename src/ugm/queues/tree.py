@@ -478,7 +478,8 @@ class QueueTree:
 
     def nearest(self, queue_path: str) -> Queue:
         """Return the queue, or the nearest existing queue above it."""
-        return next(self.queues[path] for path in ancestors(queue_path) if path in self.queues)
+        found = self.queues.get(queue_path)
+        return found or next(self.queues[path] for path in ancestors(queue_path) if path in self.queues)
 
     # Changes
 

@@ -14,7 +14,7 @@ that are returned, and releases each one. An allocation that is never expired co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, final
 
 from ugm.arguments import require_exact_name, require_name
@@ -26,7 +26,6 @@ from ugm.model import Claim
 from ugm.partition.admission.checked_arguments import CheckedArguments
 from ugm.partition.admission.trial_charges import with_prospects
 from ugm.partition.engine.application import Application
-from ugm.partition.engine.model_calls import Call
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState, ReductionTimers
 from ugm.partition.rows import (
@@ -268,38 +267,36 @@ class AdmissionControl(CheckedArguments):
             require_name("allocation_id", allocation_id)
             return False
         application = self._state.applications[row.application_id]
-        if row.state is _PENDING:
-            self.end([row])
-            return True
-        if self._models.all:
-            self._models.change("refund", application.claim(row))
-        holding = application.holding
-        if holding is None or holding.epoch is not self._state.active_limits.epoch:
-            holding = self._state.holding_of(application)
-        layout, vector = row.usage.compiled
-        if layout is not holding.epoch.layout:
-            vector = holding.epoch.layout.vector(row.usage)
-        if not holding.try_refund(vector):
-            holding.require_held(vector)
-        self._state.remove_held(application, row)
+        self.take_out(application, (row,))
         if not application.allocations:
             self._state.finish_if_idle(application)
         return True
 
-    def end(self, rows: Collection[Allocation]) -> None:
-        """Release allocations or withdraw pending ones: all of them, or none if a model raises."""
-        state = self._state
-        if self._models:
-            calls: list[Call] = [
-                ("remove_pending" if row.state is _PENDING else "refund", state.claim(row)) for row in rows
-            ]
-            self._models.apply(calls)
+    def end(self, rows: Iterable[Allocation]) -> None:
+        """Release allocations or withdraw pending ones, of any applications."""
         for row in rows:
-            application = state.owner(row)
-            if row.state is not _PENDING:
-                state.refund(row)
-            state.remove(row.allocation_id)
-            state.finish_if_idle(application)
+            self.release(row.allocation_id)
+
+    def take_out(self, application: Application, rows: Iterable[Allocation]) -> None:
+        """Release allocations of an application or withdraw pending ones; if nothing is left, it has to be finished."""
+        state, models = self._state, self._models
+        holding = application.holding
+        if holding is not None and holding.epoch is not state.active_limits.epoch:
+            holding.refresh()
+        for row in rows:
+            is_pending = row.state is _PENDING
+            if models.all:
+                models.change("remove_pending" if is_pending else "refund", application.claim(row))
+            if is_pending or holding is None:
+                # Without a holding, everything is pending.
+                state.remove(row.allocation_id)
+                continue
+            layout, vector = row.usage.compiled
+            if layout is not holding.epoch.layout:
+                vector = holding.epoch.layout.vector(row.usage)
+            if not holding.try_refund(vector):
+                holding.require_held(vector)
+            state.remove_held(application, row)
 
     # Existing allocations
 

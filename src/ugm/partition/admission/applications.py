@@ -270,10 +270,10 @@ class ApplicationLifecycle(AdmissionPart):
     def remove(self, application_id: str) -> tuple[str, ...]:
         """Release all allocations of an application, remove it, and return the allocations."""
         application = self._admission.require_application(application_id)
-        state, names = application.state, tuple(application.allocations)
-        self._admission.end([*application.pending.values(), *application.allocations.values()])
-        if application_id in self._state.applications:
-            self._state.remove_application(application, state)
+        state = ApplicationState.FAILED if application.row.failing else application.state
+        names = tuple(application.allocations)
+        self._admission.take_out(application, [*application.pending.values(), *application.allocations.values()])
+        self._state.remove_application(application, state)
         return names
 
     def time_out_gang(self, application_id: str) -> tuple[str, ...]:

@@ -98,9 +98,12 @@ class RowFollower:
         elif table == "application":
             if new is not None and old is None and new.queue_path not in state.tree.queues:
                 return False
+            was_running, is_running = (row is not None and row.is_running for row in (old, new))
+            if was_running and not is_running:
+                state.stop(state.applications[key])
             state.list_application(old, new)
-            if new is not None and old is not None and new.is_running != old.is_running:
-                (state.restart if new.is_running else state.stop)(state.applications[key])
+            if is_running and not was_running:
+                state.restart(state.applications[key])
         elif table == "request":
             state.list_request(key, new)
         else:

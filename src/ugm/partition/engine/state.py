@@ -219,7 +219,7 @@ class PartitionState(Ledger):
         self.holding_index.add(holding)
 
     def stop(self, application: Application) -> None:
-        """End the run of an application whose allocations are refunded; its row says so."""
+        """End the run of an application whose allocations are refunded."""
         holding = self.holding_of(application)
         self.holding_index.end(holding)
         application.holding = None
@@ -228,15 +228,17 @@ class PartitionState(Ledger):
         """Stop an application without granted or pending allocations, and remove it if it has failed."""
         if application.allocations or (application.pending and not application.row.failing):
             return
-        if application.holding is not None:
-            self.change_application(application, is_running=False)
-            self.stop(application)
         if application.row.failing:
             self.remove_application(application, ApplicationState.FAILED)
+        elif application.holding is not None:
+            self.change_application(application, is_running=False)
+            self.stop(application)
 
     def remove_application(self, application: Application, state: ApplicationState) -> None:
         """Remove an idle application, and the empty queues that it leaves and that the configuration does not name."""
-        self.put("application", application.application_id, None, state.value)
+        if application.holding is not None:
+            self.stop(application)
+        self.put("application", application.row.application_id, None, state.value)
         for path in self.tree.prune(application.queue):
             self.put("queue", path, None)
 

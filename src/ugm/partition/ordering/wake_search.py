@@ -30,7 +30,7 @@ from ugm.ordering.sort_settings import QueueSettings
 from ugm.partition.admission.admission import AdmissionControl
 from ugm.partition.admission.trial_charges import TrialCharges
 from ugm.partition.config.compiled import NEVER
-from ugm.partition.engine.application import ChangeMarks
+from ugm.partition.engine.application import Application, ChangeMarks
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.ordering.candidate_order import CandidateOrder, UndecidedError
@@ -248,11 +248,14 @@ class WakeSearch:
         if not self._state.active_limits.request_names.allow(row.usage):
             self._classes.block(found, None)
             return False
-        if self._is_held_back(found, row) or self._is_denied(found, row):
-            return False
         application = self._state.applications[row.application_id]
+        if self._is_held_back(found, row) or self._is_without_room(found, application):
+            return False
+        granted = self._granted(application, row)
+        if self._is_denied(found, application, granted):
+            return False
         waiting = self._reservations.candidate(row) if self._is_reserving else None
-        self._charges.charge(application, self._granted(row))
+        self._charges.charge(application, granted)
         if waiting is not None:
             self._reservations.note_trial_grant(waiting)
         owners = owners_of(application.row.user.name, application.row.group or "", found.queue_path)
@@ -262,29 +265,31 @@ class WakeSearch:
         self._classes.block_again()
         return True
 
-    def _is_denied(self, found: RequestClass, row: Allocation) -> bool:
-        """Return whether a limit denies a request, and block its class by the limit."""
-        application, vector = self._state.applications[row.application_id], self._state.vector(row.usage)
+    def _is_without_room(self, found: RequestClass, application: Application) -> bool:
+        """Return whether a queue has no room for a class, and block the class by the queue."""
         # A class that may get a reservation is blocked by another limit, if there is one, until it has room.
-        for counter in () if self._is_reserving else application.queue.chain:
-            if not fits((counter,), vector):
-                owner = TrackingType.QUEUE, counter.queue_path
-                self._classes.block(found, BlockingLimit(owner, row.usage, counter))
+        chain, size = () if self._is_reserving else application.queue.chain, found.size
+        for counter in chain:
+            if not fits((counter,), self._state.vector(size)):
+                self._classes.block(found, BlockingLimit((TrackingType.QUEUE, counter.queue_path), size, counter))
                 return True
+        return False
+
+    def _is_denied(self, found: RequestClass, application: Application, granted: Allocation) -> bool:
+        """Return whether a limit denies a request, and block its class by the limit."""
         self.tests += 1
-        granted = self._granted(row)
         violations = self._admission.violations(application, granted)
         if violations:
-            limit = self._classes.limit_of(application, min(violations, key=_is_of_queue), row.usage)
+            limit = self._classes.limit_of(application, min(violations, key=_is_of_queue), found.size)
             # Another variant may become free.
             self._classes.block(found, limit if granted.assign is None else None)
         return bool(violations)
 
-    def _granted(self, row: Allocation) -> Allocation:
+    def _granted(self, application: Application, row: Allocation) -> Allocation:
         """Return a pending request as it would be held now."""
         clock = self._models.clock
         granted = row.granted(clock.latest if row.duration is None else clock.now(changes=True))
-        return self._admission.assigned(self._state.applications[row.application_id], granted)
+        return self._admission.assigned(application, granted)
 
     # Reservations
 
