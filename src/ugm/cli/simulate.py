@@ -171,7 +171,7 @@ class _Result(NamedTuple):
     "--reclaim/--no-reclaim",
     "reclaims",
     default=True,
-    help="Whether elastic groups and groups of quota trees reclaim what they are guaranteed, by evictions.",
+    help="Whether groups and queues take back what they are guaranteed, by evictions.",
 )
 @click.option(
     "--until", type=click.IntRange(min=0), metavar="SECOND", help="Stop the replay after this second of the log."

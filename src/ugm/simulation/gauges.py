@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from ugm.configuration.schedules import NEVER
 from ugm.decision import COUNTED_KINDS, EffectiveLimit, Violation
 from ugm.families import SEPARATOR
-from ugm.identity import TrackingType, UserGroup
+from ugm.identity import TrackingType, UserGroup, ancestors
 from ugm.model import BUDGET
 from ugm.partition import Partition
 from ugm.resources import VCORE, Resource
@@ -138,6 +138,8 @@ class JobClass:
     duration: int | None = None
     #: Every gauge that a job is charged to, with the amount.
     gauges: list[tuple[Gauge, int]] = field(default_factory=list)
+    #: The same for the guarantees of its queue and of those above.
+    guarantees: list[tuple[Gauge, int]] = field(default_factory=list)
     #: The waiting jobs by application id.
     waiting: dict[str, None] = field(default_factory=dict)
     #: The gauge that the jobs wait for, None if none waits; and the amount that each needs.
@@ -163,6 +165,11 @@ class JobClass:
             if gauge.guaranteed and gauge.name == name
         ]
         return bool(found) and all(found)
+
+    @property
+    def may_preempt(self) -> bool:
+        """True if a queue that is guaranteed something uses no more than that with one more job."""
+        return any(gauge.used + amount <= (gauge.guaranteed or 0) for gauge, amount in self.guarantees)
 
     def count_waiting(self, now: int) -> None:
         """Add the waiting time since the last call to the awaited limit."""
@@ -203,6 +210,8 @@ class ReplayGauges:
     configured: dict[_LimitKey, ConfiguredLimit] = field(default_factory=dict)
     _gauges: dict[tuple[str, str, str, str, str | None], Gauge] = field(default_factory=dict)
     _limits: dict[Subject, tuple[EffectiveLimit, ...]] = field(default_factory=dict)
+    #: By queue, each resource that it is guaranteed.
+    _guarantees: dict[str, dict[str, Gauge]] = field(default_factory=dict)
 
     def of(self, violation: Violation) -> tuple[Gauge, int]:
         """Return the gauge of the limit that a violation names, and the requested amount."""
@@ -213,12 +222,16 @@ class ReplayGauges:
         gauge = self._gauge(violation, violation.queue_path, violation.resource, violation.limit)
         return gauge, violation.requested
 
-    def for_class(self, job_class: JobClass, tags: tuple[tuple[str, str], ...]) -> list[tuple[Gauge, int]]:
-        """Return every gauge that the jobs of a class are charged to, with the amount."""
+    def connect(self, job_class: JobClass, tags: tuple[tuple[str, str], ...]) -> None:
+        """Find every gauge that the jobs of a class are charged to, with the amount."""
         subject, usage, found = (job_class.queue_path, job_class.user, tags), job_class.usage, []
+        paths = tuple(ancestors(job_class.queue_path))
         if subject not in self._limits:
             self.partition.adopt_application(_PROBE, job_class.user, job_class.queue_path, tags=dict(tags))
             self._limits[subject] = self.partition.limits(_PROBE)
+            for path in paths:
+                if path not in self._guarantees:
+                    self._guarantees[path] = self._guarantees_of(path)
             self.partition.remove(_PROBE)
         for limit in self._limits[subject]:
             if limit.kind == BUDGET or limit.kind.partition(" ")[0] in COUNTED_KINDS:
@@ -232,6 +245,20 @@ class ReplayGauges:
                     if limit.guaranteed is not None:
                         gauge.guaranteed = guaranteed.get(resource, 0)
                     found.append((gauge, amount))
+        job_class.gauges = found
+        job_class.guarantees = [
+            (gauge, amount)
+            for path in paths
+            for resource, gauge in self._guarantees[path].items()
+            if (amount := usage.get(resource, 0))
+        ]
+
+    def _guarantees_of(self, path: str) -> dict[str, Gauge]:
+        queue = self.partition.queue_alone(path)
+        found = {}
+        for resource, amount in ((queue and queue.guaranteed) or Resource()).items():
+            guarantee = ConfiguredLimit(_LimitKey(TrackingType.QUEUE, path, path, resource), path, amount)
+            found[resource] = Gauge(guarantee, path, is_exact=False, guaranteed=amount)
         return found
 
     def _gauge(self, limit: EffectiveLimit | Violation, place: str, resource: str | None, most: int) -> Gauge:
@@ -321,11 +348,14 @@ class ReplayCounters:
         """Count a job that can never start, with its equals."""
         self._rejections[job.user.name, queue_path, usage, reason].append(job.number)
 
-    def reclaim(self, borrower: Gauge | None, owner: Gauge | None, seconds: int) -> None:
+    def evict(self, borrower: JobClass, owner: JobClass, seconds: int) -> None:
         """Count an evicted job, and the seconds for which it has been running."""
-        kind = "" if borrower is None else borrower.configured.key.kind
-        names = ["" if one is None else one.name for one in (borrower, owner)]
-        self._reclaims[kind, names[0], names[1]].append(seconds)
+        groups = borrower.group, owner.group
+        if groups[0] is None or groups[1] is None:
+            key = TrackingType.QUEUE.value, borrower.queue_path, owner.queue_path
+        else:
+            key = groups[0].configured.key.kind, groups[0].name, groups[1].name
+        self._reclaims[key].append(seconds)
 
     def figures(self, cluster: Resource | None, now: int) -> dict[str, Any]:
         """Return the fields of a `Report` that the counters determine at the end of the replay."""

@@ -30,8 +30,9 @@ waits, it waits for the first limit that denies it then. For limits of quota mod
 and for limits that change by a schedule, the room is unknown, so it waits for them until it starts.
 
 If a job is denied although its group is within its guarantee, the group reclaims what it has lent
-(`ugm.Partition.plan_reclaim`). The evicted jobs wait again in their former order, and start again with their whole run
-time.
+(`ugm.Partition.plan_reclaim`). If its queue or one above is within its guarantee, it preempts jobs of other queues
+(`ugm.Partition.plan_preemption`), after the delay of its queue. The evicted jobs wait again in their former order, and
+start again with their whole run time.
 
 Limits that change by a schedule and budgets follow the calendar: the workload starts at a given second since 1970. Each
 job promises the run time that its user requested, or its run time if that is unknown. When limits change or budgets are
@@ -57,7 +58,7 @@ from ugm.errors import InvariantError, RequestError
 from ugm.families import Families
 from ugm.identity import TrackingType, UserGroup
 from ugm.model import BUDGET, QuotaModel
-from ugm.partition import Partition
+from ugm.partition import AllocationRequest, Partition
 from ugm.partition.config.compiled import highest_limits
 from ugm.resources import Resource
 from ugm.simulation.gauges import Gauge, JobClass, ReplayCounters, ReplayGauges
@@ -125,7 +126,7 @@ def simulate(  # noqa: PLR0913 - one for each option
         recorder: a new recorder, to be queried after the replay.
         models: a function that returns new quota models, in addition to those that the configuration declares. It is
             called twice: a second partition only answers queries about limits.
-        reclaims: whether groups reclaim what they are guaranteed, so that jobs of other groups are evicted.
+        reclaims: whether groups and queues take back what they are guaranteed, so that other jobs are evicted.
         order: the order in which waiting jobs start.
         reserves: whether queues with the property ``ugm.reservation`` keep capacity for jobs that they delay; the root
             does if no queue has it. Jobs promise the run times that their users requested.
@@ -181,6 +182,15 @@ class RunningJob(NamedTuple):
     job_class: JobClass
 
 
+class WaitingJob(NamedTuple):
+    """A waiting job."""
+
+    job: Job
+    job_class: JobClass
+    #: The second since which it waits.
+    since: int
+
+
 @final
 class Replay:
     """Runs jobs in a partition that no other code changes, and counts what happens.
@@ -195,7 +205,7 @@ class Replay:
         observer: called after each submission and each round of completions.
         recorder: a new recorder.
         reserves: whether queues reserve capacity for jobs that they delay.
-        reclaims: whether groups reclaim what they are guaranteed.
+        reclaims: whether groups and queues take back what they are guaranteed.
     """
 
     def __init__(
@@ -221,6 +231,7 @@ class Replay:
         self._recorder: Final = recorder
         self._reserves: Final = reserves
         self._reclaims: Final = reclaims
+        self._preempts: Final = timeline.config.preemption.enabled is not False
         self._budgets: Final = BudgetLog(partition, timeline)
         self._counters: Final = ReplayCounters()
         self._families: Final = Families(timeline.config.ugm.families)
@@ -228,7 +239,7 @@ class Replay:
         self._next_job: Job | None = next(self._jobs, None)
         #: The jobs by application id. The waiting ones are pending in the partition.
         self.running: Final[dict[str, RunningJob]] = {}
-        self.waiting: Final[dict[str, tuple[Job, JobClass]]] = {}
+        self.waiting: Final[dict[str, WaitingJob]] = {}
         #: A heap of ends, also former ones of evicted jobs, each with the number of the start.
         self._ends: Final[list[tuple[int, int, str]]] = []
         self._starts = 0
@@ -242,9 +253,12 @@ class Replay:
         self._evicted: Final[set[str]] = set()
         #: The gauges that ended jobs have lowered since the last round.
         self._lowered: Final[dict[Gauge, None]] = {}
-        #: The waiting classes of groups with guarantees, each with the number of changes at its last denied reclaim.
+        #: The waiting classes with guarantees, each with the number of changes at its last denied reclaim.
         self._entitled: Final[dict[JobClass, int]] = {}
         self._changes = 0
+        #: The time from which a waiting job may preempt, if that was too early, and a heap of these seconds.
+        self._due: Final[dict[str, int]] = {}
+        self._retries: Final[list[int]] = []
 
     # Time
 
@@ -281,13 +295,15 @@ class Replay:
         return NEVER
 
     def _next_change(self) -> int:
-        """Return the second at which limits change or budgets are renewed next, if that may matter."""
+        """Return the second at which limits change, budgets are renewed or a job may preempt, if that may matter."""
         if not self._counters.submitted or not (self.waiting or self._budgets.follows_changes):
             # A job may run through a million changes, and none of them does anything.
             return NEVER
         if self._timeline.next_change <= self.now:
             self._timeline.find_next_change()
-        return self._timeline.next_change
+        while self._retries and self._retries[0] <= self.now:
+            heappop(self._retries)
+        return min(self._timeline.next_change, self._retries[0] if self._retries else NEVER)
 
     def _move_to(self, second: int) -> None:
         """Set the clock, after a check of the thresholds if the last second is over."""
@@ -298,6 +314,7 @@ class Replay:
     def _go_to(self, second: int, *, is_end: bool, is_change: bool) -> None:
         """Let happen what happens first at the second of the next event."""
         if is_change:
+            self._changes += 1
             self._move_to(second - 1)
             self._budgets.close_periods()
         self._move_to(second)
@@ -372,7 +389,7 @@ class Replay:
         job_class = self._classes.get(key)
         if job_class is None:
             job_class = self._classes[key] = JobClass(queue_path, job.user, usage, duration)
-            job_class.gauges = self._gauges.for_class(job_class, tags)
+            self._gauges.connect(job_class, tags)
         return job_class
 
     def _allocate(self, name: str, job_class: JobClass) -> Decision:
@@ -411,6 +428,8 @@ class Replay:
         self._changes += 1
         for gauge, amount in job_class.gauges:
             gauge.change(now, jobs * amount)
+        for gauge, amount in job_class.guarantees:
+            gauge.used += jobs * amount
         if self._recorder:
             self._recorder.record_running(now, job_class, jobs)
 
@@ -433,7 +452,7 @@ class Replay:
             self._reject(job, job_class, answer.violations)
             return
         self._count_delayed(job, job_class, decision)
-        self.waiting[name] = job, job_class
+        self.waiting[name] = WaitingJob(job, job_class, self.now)
         job_class.waiting[name] = None
         self._counters.most_waiting = max(self._counters.most_waiting, len(self.waiting))
         # A pending request has the reservation of its queues if it is free.
@@ -450,7 +469,7 @@ class Replay:
         assert job_class.awaited is not None  # noqa: S101 - it waits
         self._budgets.count(job_class.awaited)
         job_class.awaited.configured.delayed[job.user.name] += 1
-        if self._reclaims and job_class.group is not None:
+        if self._reclaims and (job_class.group is not None or job_class.guarantees):
             self._entitled.setdefault(job_class, -1)
 
     def _find_limit(self, job_class: JobClass) -> None:
@@ -462,9 +481,10 @@ class Replay:
 
     def _start_waiting_job(self, name: str) -> None:
         """Run a waiting job that was granted."""
-        job, job_class = self.waiting.pop(name)
+        job, job_class, _ = self.waiting.pop(name)
         job_class.count_waiting(self.now)
         del job_class.waiting[name]
+        self._due.pop(name, None)
         if not job_class.waiting:
             job_class.stop_waiting()
             self._entitled.pop(job_class, None)
@@ -473,25 +493,47 @@ class Replay:
     # Evictions
 
     def _reclaim_one(self) -> bool:
-        """Evict the jobs that other groups have to return for the first job that may reclaim; False if none may."""
+        """Evict the jobs that make room for the first job that may take what it is guaranteed; False if none may."""
         for job_class, failed_at in self._entitled.items():
             assert job_class.awaited is not None  # noqa: S101 - it waits
             limit = job_class.awaited.configured.key
-            if failed_at == self._changes or limit.kind in _OTHERS or not job_class.is_within_guarantee:
+            if failed_at == self._changes or limit.kind in _OTHERS:
                 continue
             name = next(iter(job_class.waiting))
-            plan = self.partition.plan_reclaim(name, job_class.usage, duration=job_class.duration)
-            if plan:
-                self._evict(name, job_class, self.partition.reclaim(plan))
+            evicted = self._reclaim(name, job_class) or self._preempt(name, job_class)
+            if evicted:
+                self._evict(name, job_class, evicted)
                 return True
             self._entitled[job_class] = self._changes
         return False
+
+    def _reclaim(self, name: str, job_class: JobClass) -> tuple[str, ...]:
+        """Release what other groups of a quota model have to return for a job; empty if nothing helps."""
+        if not job_class.is_within_guarantee:
+            return ()
+        plan = self.partition.plan_reclaim(name, job_class.usage, duration=job_class.duration)
+        return self.partition.reclaim(plan) if plan else ()
+
+    def _preempt(self, name: str, job_class: JobClass) -> tuple[str, ...]:
+        """Release what queues above their guarantees have to return for a job; empty if nothing helps."""
+        if not (self._preempts and job_class.may_preempt) or self._due.get(name, 0) > self._timeline.second():
+            return ()
+        request = AllocationRequest(name, name, job_class.usage, duration=job_class.duration)
+        since = self._timeline.second() - (self.now - self.waiting[name].since)
+        plan = self.partition.plan_preemption(request, since=since)
+        if plan.due is not None:
+            self._due[name] = plan.due
+            heappush(self._retries, self._timeline.second_of(plan.due))
+        victims = self.partition.carry_out(plan) if plan else ()
+        for victim in victims:
+            self.partition.release(victim)
+        return victims
 
     def _evict(self, name: str, job_class: JobClass, names: Iterable[str]) -> None:
         """Start a job in place of others, which wait again."""
         evicted = [self._end(one) for one in names]
         for one in evicted:
-            self._counters.reclaim(one.job_class.group, job_class.group, self.now - one.began)
+            self._counters.evict(one.job_class, job_class, self.now - one.began)
         if self._allocate(name, job_class):
             self._start_waiting_job(name)
         for one in evicted:
@@ -507,7 +549,7 @@ class Replay:
             self.partition.verify()
         except InvariantError as error:
             findings = error.findings
-        for job_class in dict.fromkeys(job_class for _, job_class in self.waiting.values()):
+        for job_class in dict.fromkeys(one.job_class for one in self.waiting.values()):
             job_class.count_waiting(self.now)
         for running in self.running.values():
             self._counters.end(running.job_class.usage, self.now - running.began)

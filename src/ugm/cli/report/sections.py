@@ -108,6 +108,7 @@ def report_sections(report: Report, text: Callable[[int], str]) -> Iterator[Sect
     yield _waiting("group", report.groups)
     if report.lending:
         yield _lending(report)
+    if report.lending or report.reclaims:
         columns = (
             Column("reclaimed by", lambda one: one.owner),
             Column("from", lambda one: one.borrower),
