@@ -165,7 +165,6 @@ def served(partition: AbstractPartition | None = None, **options: Any) -> Starle
         "token": SECRET,
         "decide_token": DECIDE_SECRET,
         "read_only": False,
-        "extra_states": {"forest": lambda: {"trees": 2}},
         "metrics": exposition(PartitionCollector(partitions)),
         "clock": lambda: 7,
     }

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,7 +28,7 @@ from starlette.staticfiles import StaticFiles
 
 from ugm.errors import OutageError, RequestError, UgmError
 from ugm.partition import AbstractPartition, ThresholdWatch
-from ugm.server._yunikorn import partition_endpoints, server_endpoints
+from ugm.server._yunikorn import endpoints
 from ugm.server.configurations import Configurations
 from ugm.server.history import History
 from ugm.server.http import live
@@ -41,7 +41,7 @@ from ugm.server.interface import operations
 from ugm.server.interface.route import PREFIX, YUNIKORN_PREFIX, Route, ServedPartition, ServerState
 from ugm.server.interface.schemas import description
 from ugm.server.metrics.table import descriptions
-from ugm.server.views import decisions, models, objects, server, trees, usage, utilization, waiting
+from ugm.server.views import decisions, models, objects, server, usage, utilization, waiting
 from ugm.server.views.usage import earlier_changes
 from ugm.store import StoreError
 from ugm.store.reader import StoreLocation
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from ugm.service.protocol.status import ServiceStatus
 
 __all__ = ["ROUTES", "create_app"]
-
-_R = TypeVar("_R", Mount, Path)
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -69,10 +67,7 @@ _LEAST_COMPRESSED: Final = 1024
 ROUTES: Final[tuple[Route, ...]] = (
     *(
         route
-        for module in (
-            *(partition_endpoints, server_endpoints),
-            *(objects, utilization, usage, waiting, trees, models, decisions, operations, server, live),
-        )
+        for module in (endpoints, objects, utilization, usage, waiting, models, decisions, operations, server, live)
         for route in module.ROUTES.found
     ),
 )
@@ -91,7 +86,6 @@ def create_app(  # noqa: PLR0913 - one for each option
     config_path: str | PathLike[str] | None = None,
     is_file_shared: bool = False,
     watch: float | None = None,
-    extra_states: Mapping[str, Callable[[], object]] | None = None,
     metrics: Callable[[], tuple[bytes, str]] | None = None,
     bounds: RequestBounds | None = None,
     allowed_hosts: Iterable[str] = (),
@@ -117,8 +111,6 @@ def create_app(  # noqa: PLR0913 - one for each option
         is_file_shared: whether the file may contain further partitions, which other servers serve.
         watch: the interval in seconds at which the server checks the file for changes, and reloads it; None to disable.
             An application that is mounted in another one does not watch the file.
-        extra_states: functions that return further state, ready for JSON or with a ``to_dict``; by name. A thread calls
-            them.
         metrics: a function that returns the metrics as text and their media type, such as
             `ugm.server.metrics.collector.exposition`; None for no metrics.
         bounds: the bounds of requests.
@@ -147,9 +139,9 @@ def create_app(  # noqa: PLR0913 - one for each option
         for name, partition in partitions.items()
     }
     counts = deque[tuple[float, int]](maxlen=_COUNTS)
-    state = ServerState(served, configurations, dict(extra_states or {}), read_only, clock(), counts)
+    state = ServerState(served, configurations, read_only, clock(), counts)
     work = [_Work(_COUNT_SECONDS, state.count_applications)]
-    work += [_Work(_CHECK_SECONDS, models.logged_update(name, one)) for name, one in watches.items()]
+    work += [_Work(_CHECK_SECONDS, partial(models.log_crossings, name, one)) for name, one in watches.items()]
     if stores or services:
         work.append(_Work(_CHECK_SECONDS, configurations.compare, _earlier(stores, history, configurations)))
     if watch is not None:
@@ -164,7 +156,7 @@ def create_app(  # noqa: PLR0913 - one for each option
 
     def refuse(scope: Scope, code: str) -> None:
         if scope["method"] not in ("GET", "HEAD"):
-            audit.write_failure(scope, code)
+            audit.write_rejection(scope, "anonymous", code)
 
     app.add_middleware(OriginGuard, allowed=allowed, write_refusal=refuse)
     app.state.configurations = configurations
@@ -182,10 +174,7 @@ def _paths(
 ) -> list[Mount | Path]:
     return [
         *([Path(f"{YUNIKORN_PREFIX}/metrics", metrics), Path("/metrics", metrics)] if metrics else []),
-        *(
-            _with_line_feeds(Mount(prefix, routes=list(_paths_below(prefix, dispatcher))))
-            for prefix in (PREFIX, YUNIKORN_PREFIX)
-        ),
+        *(Mount(prefix, routes=list(_paths_below(prefix, dispatcher))) for prefix in (PREFIX, YUNIKORN_PREFIX)),
         Path("/openapi.json", _describe),
         Mount("/", _PageFiles(directory=str(files("ugm.server") / "page"), html=True)),
     ]
@@ -197,13 +186,7 @@ def _paths_below(prefix: str, dispatcher: RequestDispatcher) -> Iterator[Path]:
         by_method = {route.method: route for route in below if route.path == path}
         # A name at the end of a path may contain slashes, where that is not ambiguous.
         pattern = path.removesuffix("}") + ":path}" if path.endswith(("{name}", "{queue_path}")) else path
-        yield _with_line_feeds(Path(pattern, dispatcher.endpoint(by_method), methods=list(by_method)))
-
-
-def _with_line_feeds(route: _R) -> _R:
-    """Let names in a path contain line feeds, which patterns for the rest of a path do not match by default."""
-    route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
-    return route
+        yield Path(pattern, dispatcher.endpoint(by_method), methods=list(by_method))
 
 
 class _PageFiles(StaticFiles):

@@ -166,7 +166,6 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "/partition/{partition}/plan_reclaim": ("", {"application_id": "app", "usage": {"memory": 1}}),
     "/validate-conf": ("", CONFIG.replace("[dev]", "[]")),
     "/config": ("", CONFIG),
-    "/state/{name}": ("forest", None),
 }
 
 
@@ -246,13 +245,14 @@ def test_refusals(method: str, path: str, status: int, code: str) -> None:
     assert status != 405 or set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "PUT"}
 
 
-def test_a_failing_answer(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_answer(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """An exception in the server is logged, and the response does not contain its details."""
 
-    def fail() -> None:
+    def fail(_: object) -> None:
         raise KeyError("inside")
 
-    answer = client(extra_states={"forest": fail}).get("/api/v1/state/forest")
+    monkeypatch.setattr(Partition, "nodes", fail)
+    answer = client().get(f"{PREFIX}/nodes")
 
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
     assert "inside" not in answer.text

@@ -12,10 +12,7 @@ from typing import Any, Final
 import pytest
 
 from support.server_fixtures import CONFIG, DECIDE, PREFIX, TOKEN, UPLOAD, YAML, client, running, served
-from ugm.server.http.audit import AuditLog
-from ugm.server.http.requests import RequestBounds
 
-SCOPE = {"client": ("10.0.0.1", 1), "method": "PUT", "path": "/api/v1/config"}
 #: Every test runs with partitions in memory and with clients of a service.
 pytestmark = pytest.mark.usefixtures("service")
 
@@ -119,21 +116,6 @@ def test_operations(lines: list[dict[str, Any]]) -> None:
     ]
 
 
-def test_many_wrong_tokens(lines: list[dict[str, Any]]) -> None:
-    """Beyond a number of failures per minute, further ones are only counted; the next line contains the count."""
-    now = [0.0]
-    log = AuditLog(lambda: now[0])
-    for second in range(100):
-        now[0] = second / 10
-        log.write_failure(SCOPE, "token-wrong")
-    now[0] = 61.0
-    log.write_failure(SCOPE, "token-wrong")
-
-    assert len(lines) == 21
-    assert lines[-1]["suppressed_before"] == 80
-    assert "suppressed_before" not in lines[0]
-
-
 _UPLOAD: Final = ("PUT", "/api/v1/config", UPLOAD)
 _SUBMIT: Final = ("POST", f"{PREFIX}/submit", {**DECIDE, "content-type": "application/json"})
 
@@ -170,26 +152,6 @@ def test_rejected_changes(
     assert [(line["role"], line["action"], line["object"], line["outcome"]) for line in lines] == [
         (role, method, path, outcome)
     ]
-
-
-def test_full_queues(lines: list[dict[str, Any]]) -> None:
-    """A change that is rejected because too many requests wait is logged; the answer has the time of a new attempt."""
-    rest = client(bounds=RequestBounds(waiting=0, configurations=0))
-    answer = rest.post(f"{PREFIX}/release", json={"allocation_id": "held"}, headers=DECIDE)
-    rest.put("/api/v1/config", content=CONFIG, headers=UPLOAD)
-
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    assert [line["outcome"] for line in lines] == ["busy", "busy"]
-
-
-def test_many_foreign_changes(lines: list[dict[str, Any]]) -> None:
-    """Many changes of other sites neither fill the log nor hide failed authentications."""
-    rest = client()
-    for _ in range(30):
-        rest.post("/api/v1/config/reload", headers={"origin": "null"})
-    rest.post("/api/v1/config/reload")
-
-    assert [line["outcome"] for line in lines] == ["cross-origin"] * 20 + ["token-wrong"]
 
 
 def test_reading_is_not_written(lines: list[dict[str, Any]]) -> None:

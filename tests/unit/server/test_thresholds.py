@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from starlette.testclient import TestClient
@@ -15,7 +16,7 @@ from ugm.configuration import Extensions, ThresholdConfig
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.server import PartitionCollector, create_app
 from ugm.server.metrics.collector import exposition
-from ugm.server.views.models import logged_update
+from ugm.server.views.models import log_crossings
 
 #: Every test runs with partitions in memory and with clients of a service.
 pytestmark = pytest.mark.usefixtures("service")
@@ -34,7 +35,7 @@ def nearly_full() -> AbstractPartition:
 def test_log(caplog: pytest.LogCaptureFixture) -> None:
     """Each crossing is one line of the log, and usage that stays above a threshold is none."""
     partition = nearly_full()
-    update = logged_update("default", ThresholdWatch(partition))
+    update = partial(log_crossings, "default", ThresholdWatch(partition))
     caplog.set_level(logging.INFO, "ugm.server.views.models")
 
     update()

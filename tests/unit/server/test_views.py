@@ -208,15 +208,6 @@ def test_partitions() -> None:
     assert rest.get(f"{PREFIX}/service").json()["code"] == "service-missing"
 
 
-def test_states() -> None:
-    """An extra state is returned by its name."""
-    rest = client()
-
-    assert rest.get("/api/v1/states").json() == ["forest"]
-    assert rest.get("/api/v1/state/forest").json() == {"trees": 2}
-    assert rest.get("/api/v1/state/wood").json()["code"] == "state-unknown"
-
-
 def test_health() -> None:
     """The health contains the partitions, the start, and the result of the last configuration."""
     body = client().get("/api/v1/health").json()

@@ -101,16 +101,6 @@ _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-def _require_free(places: asyncio.Semaphore) -> None:
-    """Require that a place is free for a request that is answered or waits.
-
-    Raises:
-        ApiError: all places are taken.
-    """
-    if places.locked():
-        raise ApiError(503, "busy", "too many requests are waiting")
-
-
 @final
 @dataclass(eq=False)
 class RequestDispatcher:
@@ -128,10 +118,6 @@ class RequestDispatcher:
 
     def __post_init__(self) -> None:
         self._answers = IdempotentAnswers()
-        #: The places of requests. They are taken in the event loop, without waiting.
-        self._places = asyncio.Semaphore(self.bounds.waiting)
-        #: Configurations take longest to read.
-        self._configs = asyncio.Semaphore(self.bounds.configurations)
 
     def endpoint(self, routes: Mapping[str, Route]) -> _Endpoint:
         """Return the endpoint for a path, with the route of each method."""
@@ -142,30 +128,21 @@ class RequestDispatcher:
             client = request.client.host if request.client else "unknown"
             only_json = request.headers.get("accept", "") == "application/json"
             call = Call(self.audit, route.role, client, accepts_only_json=only_json)
+            role = "anonymous"
             try:
-                self._authenticate(route, request, call)
+                if route.role is not Role.VIEWER:
+                    self.tokens.require(request, route.role)
+                    role = route.role.name.lower()
                 return await self._response(route, request, call)
             except ApiError as error:
                 if route.role is not Role.VIEWER and not call.is_audited:
-                    self.audit.write_rejection(request.scope, route.role.name.lower(), error.code)
+                    self.audit.write_rejection(request.scope, role, error.code)
                 return error_response(error, is_yunikorn=route.is_yunikorn)
 
         return endpoint
 
-    def _authenticate(self, route: Route, request: Request, call: Call) -> None:
-        try:
-            if route.role is not Role.VIEWER:
-                self.tokens.require(request, route.role)
-        except ApiError as error:
-            self.audit.write_failure(request.scope, error.code)
-            call.is_audited = True
-            raise
-
     async def _response(self, route: Route, request: Request, call: Call) -> Response:
         arguments, target = parse_parameters(request, route), cast("object", self.state)
-        places = self._configs if route.reads_config else self._places
-        # Before the body is read, which may be large and slow.
-        _require_free(places)
         if "partition" in request.path_params:
             target = require_found("partition", request.path_params["partition"], self.state.partitions.get)
         body, content = await parse_body(request, route, self.bounds)
@@ -175,13 +152,11 @@ class RequestDispatcher:
             return _payload(route, target, call, {**arguments, **body})
 
         key = request.headers.get(IDEMPOTENCY_KEY)
-        _require_free(places)
-        async with places:
-            if key is not None and route.role is not Role.VIEWER:
-                digest = sha256(f"{request.url.path}?{request.url.query}\n".encode() + content).digest()
-                payload: Any = await asyncio.to_thread(self._answers.run, key, digest, answer)
-            else:
-                payload = await asyncio.to_thread(answer)
+        if key is not None and route.role is not Role.VIEWER:
+            digest = sha256(f"{request.url.path}?{request.url.query}\n".encode() + content).digest()
+            payload: Any = await asyncio.to_thread(self._answers.run, key, digest, answer)
+        else:
+            payload = await asyncio.to_thread(answer)
         if isinstance(payload, AsyncIterator):
             # The response to HEAD has no body, so it must end at once, without occupying a stream.
             messages = payload if request.method == "GET" else iter(())

@@ -75,8 +75,6 @@ class ServerState(NamedTuple):
     #: By name.
     partitions: Mapping[str, ServedPartition]
     configurations: Configurations
-    #: Functions that return further state for JSON, either as plain values or as an object with `to_dict`; by name.
-    extra_states: Mapping[str, Callable[[], object]]
     read_only: bool
     #: When the server was created, in seconds since 1970.
     started: float

@@ -22,6 +22,7 @@ from typing import (
     Literal,
     Protocol,
     TypeAlias,
+    TypedDict,
     TypeVar,
     Union,
     final,
@@ -354,31 +355,42 @@ _ERRORS: Final = {
     "503": "Too many requests are waiting, or the store or leader of the partition cannot be used now. A change may or "
     "may not have taken effect.",
 }
-_PROBLEM: Final[Schema] = {
-    "type": "object",
-    "properties": {**dict.fromkeys(("path", "code", "message"), _TEXT), **dict.fromkeys(("line", "column"), _NUMBER)},
-    "required": ["code", "column", "line", "message", "path"],
-    "additionalProperties": False,
-}
-_ERROR: Final[Schema] = {
-    "type": "object",
-    "properties": {
-        **dict.fromkeys(("type", "title", "detail", "code", "argument"), _TEXT),
-        "status": {"type": "integer"},
-        "value": {},
-        "problems": {"type": "array", "items": _PROBLEM},
-        "risks": {"type": "array", "items": _TEXT},
-    },
-    "required": ["code", "detail", "status", "title", "type"],
-    "additionalProperties": False,
-}
 
-#: An error in the format of Apache YuniKorn.
-_YUNIKORN_ERROR: Final[Schema] = {
-    "type": "object",
-    "properties": {"status_code": _INTEGER, **dict.fromkeys(("message", "description", "code"), _TEXT)},
-    "required": ["code", "description", "message", "status_code"],
-}
+
+class ConfigProblem(TypedDict):
+    """A problem of a configuration."""
+
+    line: int
+    column: int
+    path: str
+    code: str
+    message: str
+
+
+class _ErrorFields(TypedDict):
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+
+
+class Error(_ErrorFields, total=False):
+    """An error, as problem details (RFC 9457)."""
+
+    argument: str
+    value: Any
+    problems: list[ConfigProblem]
+    risks: list[str]
+
+
+class YAPIError(TypedDict):
+    """An error in the format of Apache YuniKorn."""
+
+    status_code: int
+    message: str
+    description: str
+    code: str
 
 
 def description(server: str, routes: Iterable[Route]) -> dict[str, object]:
@@ -389,6 +401,7 @@ def description(server: str, routes: Iterable[Route]) -> dict[str, object]:
         routes: all routes.
     """
     listed, schemas = list(routes), Schemas()
+    errors = ((schemas.of(Error), "application/problem+json"), (schemas.of(YAPIError), "application/json"))
     bodies, components = _request_schemas(route.body for route in listed if route.body is not None)
     paths: dict[str, dict[str, object]] = {}
     for route in listed:
@@ -405,14 +418,14 @@ def description(server: str, routes: Iterable[Route]) -> dict[str, object]:
         "servers": [{"url": server or "/"}],
         "paths": paths,
         "components": {
-            "schemas": {**schemas.components, **components, "Error": _ERROR, "YAPIError": _YUNIKORN_ERROR},
+            "schemas": {**schemas.components, **components},
             "responses": {
-                f"{error}{code}": {
+                f"{error['$ref'].rpartition('/')[2]}{code}": {
                     "description": text,
-                    "content": {media_type: {"schema": _reference(error)}},
+                    "content": {media_type: {"schema": error}},
                     **({"headers": _RETRY} if code == "503" else {}),
                 }
-                for error, media_type in (("Error", "application/problem+json"), ("YAPIError", "application/json"))
+                for error, media_type in errors
                 for code, text in _ERRORS.items()
             },
             "securitySchemes": {name: {"type": "http", "scheme": "bearer"} for name in TOKEN_NAMES.values()},

@@ -13,9 +13,9 @@ from ugm.config import dump_config, parse_config, review_config
 from ugm.partition import Changes, ConfigPlan
 from ugm.partition.interface.operations import Role
 from ugm.server.configurations import Actor, ConfigAttempt
-from ugm.server.http.payloads import Payload, problem_to_dict, require_found
+from ugm.server.http.payloads import Payload, problem_to_dict
 from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition, ServerState
-from ugm.server.interface.schemas import Name, Object, with_text
+from ugm.server.interface.schemas import Object, with_text
 from ugm.server.views.objects import PartitionSummary, partition
 
 __all__ = ["ROUTES", "validate"]
@@ -158,15 +158,3 @@ def plan(served: ServedPartition, *, text: str) -> Annotated[Object, ConfigPlan]
         message = f"partition {served.name!r} is missing"
         raise ConfigError((Problem("plan", 0, 0, "partitions", "partition-missing", message),))
     return with_text(served.partition.plan(config))
-
-
-@ROUTES.get("/states")
-def states(server: ServerState) -> list[str]:
-    """Return the names of the extra states."""
-    return sorted(server.extra_states)
-
-
-@ROUTES.get("/state/{name}")
-def state(server: ServerState, *, name: Name) -> object:
-    """Return one of the extra states."""
-    return require_found("state", name, server.extra_states.get)()
