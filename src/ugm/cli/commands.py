@@ -14,38 +14,34 @@ access lists, limits, and placement rules. It ignores comments, formatting, and 
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Iterator
+from difflib import ndiff
 from typing import Final, NamedTuple
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ugm import ConfigError, Problem, UgmError
 from ugm.cli.demo import demo_command
 from ugm.cli.explain import explain_command, order_command
 from ugm.cli.options import STDIN, read_config, read_review
-from ugm.cli.output import PROBLEMS, counted, exit_with_error, print_data, print_json, section, shown, table
+from ugm.cli.output import PROBLEMS, counted, exit_with_error, print_data, print_json
 from ugm.cli.serve import serve_command
 from ugm.cli.simulate import simulate_command
 from ugm.cli.store import budgets_command, store_commands, usage_command
-from ugm.config import PartitionConfig, PlacementRule, Review, SchedulerConfig, dump_config, export_config
+from ugm.config import PartitionConfig, Review, SchedulerConfig, dump_config, export_config
+from ugm.configuration.fields import to_data
 from ugm.configuration.model_kinds import unmapped_queues
 from ugm.errors import RequestError, printable
-from ugm.partition import Changes, ConfigChange, Detail, LimitRisk, changes
+from ugm.partition import Changes, LimitRisk, changes
 from ugm.partition.config.changes import lowered_limits
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.server.http.payloads import ApiError, problem_to_dict
 
 __all__ = ["PartitionDifference", "differences", "render_differences", "ugm"]
 
-#: The detail of a queue that is added or removed without settings.
-_NO_DETAIL: Final = Detail("", "", "")
-
-_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
+_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "r": "red", "w": "yellow"}
 
 
 class PartitionDifference(NamedTuple):
@@ -105,92 +101,29 @@ def differences(old: SchedulerConfig, new: SchedulerConfig, name: str | None = N
     ]
 
 
-def render_differences(found: list[PartitionDifference], console: Console, *, title: str) -> None:
-    """Print differences for people."""
-    console.print(f"\n[bold]{shown(title)}[/bold]", highlight=False)
+def render_differences(found: list[PartitionDifference], title: str) -> None:
+    """Print differences for people: a line for each change with its sign, and for each risk and warning."""
+    click.secho(f"\n{printable(title)}", bold=True)
     for difference in filter(None, found):
         change = "" if difference.change == "changed" else f" ({difference.change})"
-        console.print(f"\npartition [bold]{shown(difference.name)}[/bold]{change}", highlight=False)
-        _render(difference, console)
-    if not any(found):
-        console.print("\n  [dim]no changes[/dim]")
-    console.print()
+        click.echo(f"\npartition {printable(difference.name)}{change}")
+        for line in _lines(difference):
+            click.secho(printable(line), fg=_COLOURS.get(line[0]))
+    click.echo("" if any(found) else "\n  no changes\n")
 
 
-def _render(difference: PartitionDifference, console: Console) -> None:
+def _lines(difference: PartitionDifference) -> Iterator[str]:
     changed = difference.changes
-    sections = (
-        ("Queues", _change_table(changed.queues)),
-        ("Limits", _change_table(changed.limits)),
-        (
-            "Order of groups, which determines the group of a user",
-            table("", "queue", rows=((_sign("~"), path) for path in changed.group_orders), folded=("queue",)),
-        ),
-        ("Placement rules", _rule_table(difference)),
-        ("Quota models", _change_table(changed.models)),
-        ("Schedules", _change_table(changed.schedules)),
-        ("Risks: limits that fall by more than 10 %", _listing("limit", difference.risks)),
-        ("Warnings: queues that deny every request", _listing("queue", difference.warnings)),
-    )
-    for heading, rows in sections:
-        if rows.row_count:
-            section(console, heading, rows)
-
-
-def _listing(column: str, found: Iterable[object]) -> Table:
-    return table(column, rows=((str(one),) for one in found), folded=(column,))
-
-
-def _change_table(found: Iterable[ConfigChange]) -> Table:
-    changed = [([each.sign, each.part], each.details() or [_NO_DETAIL]) for each in found]
-    rows = [row for first, details in changed for row in _rows(first, details)]
-    return table("", "part", "what", "before", "after", rows=rows, folded=("part", "before", "after"))
-
-
-def _rows(first: Sequence[str], details: Iterable[Detail]) -> Iterator[list[str | Text]]:
-    """Yield a row for each detail, with the *first* cells, the sign and the subject, only in the first row."""
-    sign, *subject = first
-    cells: list[str | Text] = [_sign(sign), *subject]
-    for detail in details:
-        yield [*cells, *detail]
-        cells = [""] * len(first)
-
-
-def _rule_table(difference: PartitionDifference) -> Table:
-    """Return a table of all rules, because their order matters; added and removed rules have a sign."""
-    before, after = (
-        [", ".join(_parts(rule)) for rule in side.placement_rules]
-        if side and difference.changes.placement_rules
-        else []
-        for side in (difference.before, difference.after)
-    )
-    rows: list[tuple[str | Text, str]] = []
-    for operation, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if operation == "equal":
-            rows += [("", rule) for rule in before[start:end]]
-        else:
-            rows += [(_sign("-"), rule) for rule in before[start:end]]
-            rows += [(_sign("+"), rule) for rule in after[new_start:new_end]]
-    return table("", "rule", rows=rows, folded=("rule",))
-
-
-def _parts(rule: PlacementRule) -> Iterator[str]:
-    yield f"{rule.name} {rule.value}".strip()
-    if rule.create:
-        yield "creates queues"
-    if rule.filter.users or rule.filter.groups:
-        named = [
-            f"{kind} {' '.join(names)}"
-            for kind, names in (("users", rule.filter.users), ("groups", rule.filter.groups))
-            if names
-        ]
-        yield f"{rule.filter.type or 'allow'} {' and '.join(named)}"
-    if rule.parent is not None:
-        yield f"below ({', '.join(_parts(rule.parent))})"
-
-
-def _sign(sign: str) -> Text:
-    return Text(sign, style=_COLOURS[sign])
+    yield from str(changed).splitlines() if changed else ()
+    if changed.placement_rules:
+        # All of them, because their order matters.
+        before, after = (
+            [json.dumps(to_data(rule), ensure_ascii=False) for rule in (side.placement_rules if side else ())]
+            for side in (difference.before, difference.after)
+        )
+        yield from (f"    {line}" for line in ndiff(before, after) if line[0] != "?")
+    yield from (f"risk: {risk}" for risk in difference.risks)
+    yield from (f"warning: {warning}" for warning in difference.warnings)
 
 
 # The commands
@@ -252,7 +185,7 @@ def diff_command(*, old: str, new: str, partition_name: str | None, as_json: boo
         listed = [difference.to_dict() for difference in found]
         print_json({"old": old, "new": new, "changed": any(found), "partitions": listed})
     else:
-        render_differences(found, Console(), title=f"{old} -> {new}")
+        render_differences(found, f"{old} -> {new}")
     sys.exit(_DIFFERENT if any(found) else 0)
 
 
