@@ -3,8 +3,7 @@
 Each other subcommand has a module of its own in `ugm.cli`. All subcommands write reports to the standard output, and
 progress and errors to the standard error. Their exit statuses are:
 
-- 0 for success, 1 if a file has problems or a self-check fails, and 2 for invalid arguments or if the output cannot be
-  written;
+- 0 for success, 1 if a file has problems or a self-check fails, and 2 for invalid arguments;
 - ``diff``, like the Unix tool: 0 without differences, 1 with differences, and 2 for an error;
 - ``explain``: also 3 if the request would be denied.
 
@@ -28,6 +27,7 @@ from ugm.cli.explain import explain_command, order_command
 from ugm.cli.options import STDIN, read_config, read_review
 from ugm.cli.output import PROBLEMS, counted, exit_with_error, print_data, print_json
 from ugm.cli.serve import serve_command
+from ugm.cli.signature import JsonFlag, PartitionName, options
 from ugm.cli.simulate import simulate_command
 from ugm.cli.store import budgets_command, store_commands, usage_command
 from ugm.config import PartitionConfig, Review, SchedulerConfig, dump_config, export_config
@@ -163,15 +163,20 @@ for _command in (
 
 
 @ugm.command("diff", short_help="Compare two configurations.")
+@options
 @click.argument("old", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.argument("new", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--partition", "partition_name", metavar="NAME", help="Compare only this partition.")
-@click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
-def diff_command(*, old: str, new: str, partition_name: str | None, as_json: bool) -> None:
+def diff_command(*, old: str, new: str, partition_name: PartitionName | None = None, as_json: JsonFlag = False) -> None:
     """Print the differences between the queue configurations OLD and NEW: queues, limits and placement rules.
 
     One of the files may be - for the standard input. The exit status is 0 without differences, 1 with differences, and
     2 if a file has problems or an argument is invalid.
+
+    Args:
+        old: the first configuration.
+        new: the second configuration.
+        partition_name: Compare only this partition.
+        as_json: Print the differences as JSON.
     """
     if old == new == STDIN:
         raise click.UsageError("only one of the configurations can be read from the standard input")
@@ -190,9 +195,9 @@ def diff_command(*, old: str, new: str, partition_name: str | None, as_json: boo
 
 
 @ugm.command("validate", short_help="Print all problems of configurations.")
+@options
 @click.argument("files", nargs=-1, required=True, type=click.Path(allow_dash=True))
-@click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
-def validate_command(*, files: tuple[str, ...], as_json: bool) -> None:
+def validate_command(*, files: tuple[str, ...], as_json: JsonFlag = False) -> None:
     """Print all problems of the queue configurations FILES with their places.
 
     The format is FILE:LINE:COLUMN: PATH: MESSAGE [CODE]. The line of the file follows, with a mark under the place.
@@ -200,6 +205,10 @@ def validate_command(*, files: tuple[str, ...], as_json: bool) -> None:
     standard input.
     A warning is printed for a setting that is allowed but probably a mistake; its message starts with "warning".
     The exit status is 0 without problems, and 1 otherwise.
+
+    Args:
+        files: the configurations.
+        as_json: Print the problems as JSON.
     """
     reviews = {file: read_review(file) for file in files}
     count = sum(len(review.problems) for review in reviews.values())
@@ -225,14 +234,18 @@ def _review(file: str, review: Review) -> dict[str, object]:
 
 
 @ugm.command("export", short_help="Convert a configuration for Apache YuniKorn.")
+@options
 @click.argument("file", type=click.Path(allow_dash=True))
-@click.option("--json", "as_json", is_flag=True, help="Print the configuration and the omitted settings as JSON.")
-def export_command(*, file: str, as_json: bool) -> None:
+def export_command(*, file: str, as_json: JsonFlag = False) -> None:
     """Print the configuration FILE in the format of Apache YuniKorn.
 
     With - the configuration is read from the standard input. The key "ugm" is omitted, with all settings that depend on
     it. The omitted settings are listed on the standard error and in comments above the configuration. The exit status
     is 0, or 1 if FILE has problems.
+
+    Args:
+        file: the configuration.
+        as_json: Print the configuration and the omitted settings as JSON.
     """
     exported = export_config(read_config(file))
     yaml = dump_config(exported.config)

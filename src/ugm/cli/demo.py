@@ -9,13 +9,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
 
 import ugm
 from ugm import Partition, Resource, load_config
-from ugm.cli.serve import HOST, JSON, PORT, extras_required, listening, names_of, run_server
+from ugm.cli.serve import Host, Port, extras_required, listening, names_of, run_server
+from ugm.cli.signature import JsonFlag, options
 from ugm.server import History
 from ugm.server.serving import exit_on_sigterm
 from ugm.simulation import Job, JobMapping, read_swf
@@ -34,20 +35,23 @@ _DAY: Final = 86_400
 
 
 @click.command("demo", short_help="Serve a partition with a bundled workload.")
-@HOST
-@PORT
-@click.option(
-    "--speed",
-    type=click.FloatRange(min=0, min_open=True, max=100_000),
-    metavar="FACTOR",
-    default=600.0,
-    help="Seconds of the workload per second.",
-)
-@JSON
-def demo_command(*, host: str, port: int, speed: float, as_json: bool) -> None:
+@options
+def demo_command(
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    speed: Annotated[float, "FACTOR", click.FloatRange(min=0, min_open=True, max=100_000)] = 600.0,
+    as_json: JsonFlag = False,
+) -> None:
     """Serve a partition in which a bundled workload of 20,000 jobs runs in an endless loop.
 
     Open the printed URL in a browser. Press Ctrl-C to stop.
+
+    Args:
+        host: The address to listen on.
+        port: The port; 0 for any free port.
+        speed: Seconds of the workload per second.
+        as_json: Print the URL of the server as JSON.
     """
     exit_on_sigterm()
     with extras_required():

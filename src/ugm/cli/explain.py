@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Annotated, Final
 
 import click
 from rich.console import Console
@@ -18,6 +18,7 @@ from ugm import Partition
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.cli.options import amounts_option, read_partition_config, read_tag_values, server_at, server_or_store
 from ugm.cli.output import print_json, section, shown, table, with_instants
+from ugm.cli.signature import JsonFlag, PartitionName, Rows, options
 from ugm.errors import printable
 from ugm.resources import Resource, format_amount
 from ugm.server.queries import explain_request, explain_shares_of
@@ -32,10 +33,11 @@ _LONG: Final = 2**40
 
 
 @click.command("explain", short_help="Explain whether a request would be allowed.")
+@options
 @click.argument("source")
-@click.option("--user", metavar="NAME", help="The user of an application that does not exist yet.")
-@click.option("--group", "groups", metavar="NAME", multiple=True, help="A group of the user; may be repeated.")
-@click.option("--queue", metavar="PATH", help="The requested queue; the placement rules choose the final one.")
+@amounts_option("--usage", "Resources of the allocation, for example vcore=2.5,memory=4Gi; may be repeated.")
+@amounts_option("--quota", "The quota of the namespace, for a dynamic queue; may be repeated.")
+@amounts_option("--cluster", "The size of the cluster, such as memory=4Ti; only with a file.  [default: unlimited]")
 @click.option(
     "--tag",
     "tags",
@@ -44,53 +46,46 @@ _LONG: Final = 2**40
     multiple=True,
     help="A tag of the application, for placement rules and quota models; may be repeated.",
 )
-@click.option("--application", metavar="ID", help="An application of a running server, instead of a user.")
-@amounts_option("--usage", "Resources of the allocation, for example vcore=2.5,memory=4Gi; may be repeated.")
-@amounts_option("--quota", "The quota of the namespace, for a dynamic queue; may be repeated.")
-@amounts_option(
-    "--cluster",
-    "The size of the cluster, for example vcore=1000,memory=4Ti; only with a file.  [default: unlimited]",
-)
-@click.option(
-    "--partition", "partition_name", metavar="NAME", help="The partition.  [default: the only one, or default]"
-)
-@click.option(
-    "--duration", type=click.IntRange(min=1), metavar="SECONDS", help="The promised duration, which budgets require."
-)
-@click.option(
-    "--max-holders",
-    type=click.IntRange(0, 100),
-    metavar="N",
-    default=3,
-    help="The maximum number of holders per limit.",
-)
-@click.option("--preempt", is_flag=True, help="Also print which allocations could be preempted; needs --application.")
-@click.option(
-    "--priority", type=int, metavar="NUMBER", default=0, help="The priority of the allocation, for --preempt."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
 def explain_command(  # noqa: PLR0913 - one for each option
     *,
     source: str,
-    user: str | None,
-    groups: tuple[str, ...],
-    queue: str | None,
-    tags: dict[str, str],
-    application: str | None,
+    usage: Resource,
     quota: Resource,
     cluster: Resource,
-    partition_name: str | None,
-    duration: int | None,
-    preempt: bool,
-    priority: int,
-    as_json: bool,
-    **terms: Any,  # noqa: ANN401 - the usage and the number of holders
+    tags: dict[str, str],
+    user: Annotated[str, "NAME"] | None = None,
+    groups: Annotated[tuple[str, ...], "--group", "NAME"] = (),
+    queue: Annotated[str, "PATH"] | None = None,
+    application: Annotated[str, "ID"] | None = None,
+    partition_name: PartitionName | None = None,
+    duration: Annotated[int, "SECONDS", click.IntRange(min=1)] | None = None,
+    max_holders: Annotated[int, "N", click.IntRange(0, 100)] = 3,
+    preempt: bool = False,
+    priority: Annotated[int, "NUMBER"] = 0,
+    as_json: JsonFlag = False,
 ) -> None:
     """Explain whether a request would be allowed, who holds the missing resources, and which limits apply.
 
     SOURCE is the address of a running server, for example localhost:8080, or a configuration file; with a file, the
     decision is that of an empty cluster. With - the configuration is read from the standard input.
     The exit status is 0 if the request would be allowed, and 3 if it would be denied.
+
+    Args:
+        source: the server or configuration.
+        usage: the amounts of the allocation.
+        quota: the quota of the namespace.
+        cluster: the size of the cluster.
+        tags: the tags of the application.
+        user: The user of an application that does not exist yet.
+        groups: A group of the user; may be repeated.
+        queue: The requested queue; the placement rules choose the final one.
+        application: An application of a running server, instead of a user.
+        partition_name: The partition. [default: the only one, or default]
+        duration: The promised duration, which budgets require.
+        max_holders: The maximum number of holders per limit.
+        preempt: Also print which allocations could be preempted; needs --application.
+        priority: The priority of the allocation, for --preempt.
+        as_json: Print the explanation as JSON.
     """
     server = server_at(source, partition_name)
     if (user is None) == (application is None):
@@ -109,7 +104,7 @@ def explain_command(  # noqa: PLR0913 - one for each option
         else {"user": user, "groups": groups, "queue": queue or "", "tags": tags}
     )
     optional = {name: value for name, value in (("quota", quota), ("duration", duration)) if value}
-    request = {**subject, **optional, **terms}
+    request = {**subject, **optional, "usage": usage, "max_holders": max_holders}
     if server is None:
         partition = Partition(read_partition_config(source, partition_name))
         if cluster:
@@ -119,7 +114,7 @@ def explain_command(  # noqa: PLR0913 - one for each option
         explanation = server.post("/explain", request)
     if preempt and server is not None:
         # For a request that has waited long enough.
-        plan = {**subject, "usage": terms["usage"], "priority": priority, "since": 0, "now": _LONG}
+        plan = {**subject, "usage": usage, "priority": priority, "since": 0, "now": _LONG}
         explanation["preemption"] = server.post("/plan_preemption", plan)
     if as_json:
         print_json(explanation)
@@ -164,9 +159,8 @@ def _rows(limit: JsonMapping) -> list[tuple[str, ...]]:
 
 
 @click.command("order", short_help="Explain the order of pending requests.")
+@options
 @click.argument("source")
-@click.option("--partition", "partition_name", metavar="NAME", help="The partition of a server.  [default: default]")
-@click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=100, help="The maximum number of requests.")
 @click.option(
     "--explain",
     "users",
@@ -174,21 +168,27 @@ def _rows(limit: JsonMapping) -> list[tuple[str, ...]]:
     metavar="USER USER",
     help="Also explain the order of two users by their shares; each is a name, or a path of the share tree.",
 )
-@click.option("--tree", metavar="NAME", help="Descend through the groups of a quota model instead of queues.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def order_command(
     *,
     source: str,
-    partition_name: str | None,
-    limit: int,
     users: tuple[str, str] | None,
-    tree: str | None,
-    as_json: bool,
+    partition_name: PartitionName | None = None,
+    limit: Rows = 100,
+    tree: Annotated[str, "NAME"] | None = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Explain the order in which a scheduler should try the pending requests.
 
     SOURCE is the address of a running server, for example localhost:8080, or the file or URL of a store.
     A request fits if the maxima of its queues allow it together with those before it; other limits do not count.
+
+    Args:
+        source: the server or store.
+        users: the two users whose order is explained.
+        partition_name: The partition of a server. [default: default]
+        limit: The maximum number of requests.
+        tree: Descend through the groups of a quota model instead of queues.
+        as_json: Print JSON.
     """
     server = server_or_store(source, partition_name)
     compared: JsonMapping | None = None

@@ -13,14 +13,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypedDict, Unpack
 
 import click
 
 from ugm import Partition
-from ugm._json_values import JsonObject
 from ugm.cli.options import STDIN, read_config
 from ugm.cli.output import exit_with_error
+from ugm.cli.signature import JsonFlag, PartitionName, options
 from ugm.config import PartitionConfig
 from ugm.errors import UgmError
 from ugm.partition import AbstractPartition, ThresholdWatch
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     _Services = dict[str, Callable[[], ServiceStatus]]
 
 __all__ = [
-    "HOST",
-    "JSON",
-    "PORT",
+    "Host",
+    "Port",
     "extras_required",
     "listening",
     "names_of",
@@ -55,44 +54,49 @@ _EXTRAS: Final = {
 }
 
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-#: Options that ``serve`` and ``demo`` share.
-HOST: Final = click.option("--host", metavar="ADDRESS", default="127.0.0.1", help="The address to listen on.")
-PORT: Final = click.option(
-    "--port", type=click.IntRange(0, 65535), metavar="PORT", default=8080, help="The port; 0 for any free port."
-)
-JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the URL of the server as JSON.")
+#: The address and the port of a server.
+Host: TypeAlias = Annotated[str, "ADDRESS"]
+Port: TypeAlias = Annotated[int, "PORT", click.IntRange(0, 65535)]
+_File: TypeAlias = Annotated[Path, click.Path(exists=True, dir_okay=False, path_type=Path)]
 
 
-def _file_option(name: str, text: str) -> Callable[[_F], _F]:
-    return click.option(name, type=click.Path(exists=True, dir_okay=False, path_type=Path), help=text)
+class _ServiceOptions(TypedDict):
+    """The options of a service; None if they are not given."""
+
+    listen: Annotated[str, "ADDRESSES"] | None
+    announce: Annotated[str, "ADDRESS"] | None
+    store: Annotated[str, "LOCATION"] | None
+    partition_name: PartitionName | None
+    client_token_file: _File | None
+    certificate: _File | None
+    key: _File | None
 
 
-def _require_no_service_options(options: JsonObject) -> None:
+def _require_no_service_options(chosen: _ServiceOptions) -> None:
     """Check that no option of a service was used without ``--listen``.
 
     Raises:
         click.UsageError: there is one, which would have no effect.
     """
+    given = [name for name, value in chosen.items() if value is not None]
     for parameter in click.get_current_context().command.params:
-        if parameter.name != "listen" and options.get(parameter.name or "") is not None:
+        if parameter.name in given:
             raise click.UsageError(f"{parameter.opts[0]} needs --listen")
 
 
-def _service(config: PartitionConfig, history: History, options: JsonObject) -> Service:
+def _service(config: PartitionConfig, history: History, chosen: _ServiceOptions) -> Service:
     """Create the service of a partition from the values of the options."""
     from ugm.service import Service, ServiceSettings, tune_interpreter  # noqa: PLC0415 - needs an extra
 
     tune_interpreter()
     with _errors_reported():
         return Service(
-            options["store"],
-            options["listen"],
+            chosen["store"],
+            chosen["listen"] or "",
             config=config,
             subscribers=[history],
-            security=_security(options),
-            settings=ServiceSettings(announce=options["announce"] or ""),
+            security=_security(chosen),
+            settings=ServiceSettings(announce=chosen["announce"] or ""),
         )
 
 
@@ -114,100 +118,37 @@ def _chosen(partitions: tuple[PartitionConfig, ...], name: str | None) -> Partit
     raise click.UsageError(f"--listen serves one partition: choose it with --partition (one of {names})")
 
 
-def _security(options: JsonObject) -> Any:  # noqa: ANN401 - of an extra
+def _security(chosen: _ServiceOptions) -> Any:  # noqa: ANN401 - of an extra
     from ugm.service import Security  # noqa: PLC0415 - needs an extra
 
-    token, certificate = _token(options["client_token_file"], "--client-token-file") or "", options["certificate"]
+    token, certificate = _token(chosen["client_token_file"], "--client-token-file") or "", chosen["certificate"]
     if certificate is None:
-        if options["key"] is not None:
+        if chosen["key"] is not None:
             raise click.UsageError("--key needs --certificate")
         return Security(token)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate, options["key"])
+    tls.load_cert_chain(certificate, chosen["key"])
     return Security(token, tls)
 
 
 @click.command("serve", short_help="Serve partitions: REST interface, web page, metrics.")
+@options
 @click.argument("config_file", metavar="CONFIG", type=click.Path(allow_dash=True, path_type=Path))
-@HOST
-@PORT
-@click.option(
-    "--writable",
-    is_flag=True,
-    help="Let operators replace the configuration, change budgets and carry out preemption plans; needs --token-file.",
-)
-@_file_option("--token-file", "A file that contains only the token of operators, of at least 16 characters.")
-@_file_option(
-    "--decide-token-file", "A file that contains only the token with which clients may use the partitions over REST."
-)
-@click.option(
-    "--host-name",
-    "host_names",
-    multiple=True,
-    metavar="NAME",
-    help="Another host name under which clients may reach the server; may be repeated.",
-)
-@click.option("--metrics", is_flag=True, help="Serve metrics for Prometheus at /metrics.")
-@click.option(
-    "--watch",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    default=2.0,
-    help="The interval at which CONFIG is checked for changes, and reloaded; 0 to disable.",
-)
-@click.option(
-    "--history",
-    "lines",
-    type=click.IntRange(min=1),
-    metavar="EVENTS",
-    default=1000,
-    help="The number of events of each kind that are kept.",
-)
-@click.option(
-    "--apply",
-    is_flag=True,
-    help="Put CONFIG in force at the start, if it differs from that in the store.",
-)
-@click.option(
-    "--listen",
-    metavar="ADDRESSES",
-    help="Let schedulers connect here: unix:/path, tcp://host:port or tls://host:port, separated by commas.",
-)
-@click.option(
-    "--announce",
-    metavar="ADDRESS",
-    help="The address under which schedulers reach this process; needed if --listen names all addresses of the "
-    "host (0.0.0.0).",
-)
-@click.option(
-    "--store",
-    metavar="LOCATION",
-    help="Keep the partition in this file, or in PostgreSQL (postgresql://...). Other processes with the "
-    "same location stand by; needs --listen.",
-)
-@click.option("--partition", "partition_name", metavar="NAME", help="The partition of CONFIG for --listen.")
-@_file_option(
-    "--client-token-file",
-    "A file that contains only the token of the clients of --listen, who get the role of administrators.",
-)
-@_file_option("--certificate", "The certificate for tls addresses, with its chain (PEM).")
-@_file_option("--key", "The private key of the certificate, if it is in another file (PEM).")
-@JSON
 def serve_command(  # noqa: PLR0913 - one for each option
     *,
     config_file: Path,
-    host: str,
-    port: int,
-    writable: bool,
-    token_file: Path | None,
-    decide_token_file: Path | None,
-    host_names: tuple[str, ...],
-    metrics: bool,
-    watch: float,
-    lines: int,
-    as_json: bool,
-    apply: bool,
-    **service: Any,  # noqa: ANN401 - the options of a service
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    writable: bool = False,
+    token_file: _File | None = None,
+    decide_token_file: _File | None = None,
+    host_names: Annotated[tuple[str, ...], "--host-name", "NAME"] = (),
+    metrics: bool = False,
+    watch: Annotated[float, "SECONDS", click.FloatRange(min=0)] = 2.0,
+    lines: Annotated[int, "--history", "EVENTS", click.IntRange(min=1)] = 1000,
+    apply: bool = False,
+    as_json: JsonFlag = False,
+    **service: Unpack[_ServiceOptions],
 ) -> None:
     """Serve the partitions of CONFIG with a REST interface, a web page and, with --metrics, metrics.
 
@@ -219,6 +160,32 @@ def serve_command(  # noqa: PLR0913 - one for each option
     with problems is refused; while CONFIG has problems, /api/v1/health reports the status "degraded". The result
     of each reload is printed on the standard error. Every change, and every request with a wrong token, is printed
     there as a line of JSON.
+
+    Args:
+        config_file: the configuration.
+        host: The address to listen on.
+        port: The port; 0 for any free port.
+        writable: Let operators replace the configuration, change budgets and carry out preemption plans; needs
+            --token-file.
+        token_file: A file that contains only the token of operators, of at least 16 characters.
+        decide_token_file: A file that contains only the token with which clients may use the partitions over REST.
+        host_names: Another host name under which clients may reach the server; may be repeated.
+        metrics: Serve metrics for Prometheus at /metrics.
+        watch: The interval at which CONFIG is checked for changes, and reloaded; 0 to disable.
+        lines: The number of events of each kind that are kept.
+        apply: Put CONFIG in force at the start, if it differs from that in the store.
+        listen: Let schedulers connect here: unix:/path, tcp://host:port or tls://host:port, separated by commas.
+        announce: The address under which schedulers reach this process; needed if --listen names all addresses of the
+            host (0.0.0.0).
+        store: Keep the partition in this file, or in PostgreSQL (postgresql://...). Other processes with the same
+            location stand by; needs --listen.
+        partition_name: The partition of CONFIG for --listen.
+        client_token_file: A file that contains only the token of the clients of --listen, who get the role of
+            administrators.
+        certificate: The certificate for tls addresses, with its chain (PEM).
+        key: The private key of the certificate, if it is in another file (PEM).
+        as_json: Print the URL of the server as JSON.
+        service: the options of a service.
     """
     serving.exit_on_sigterm()
     if writable and token_file is None:
@@ -268,18 +235,18 @@ def serve_command(  # noqa: PLR0913 - one for each option
 
 @contextmanager
 def _partitions(
-    configs: tuple[PartitionConfig, ...], history: Mapping[str, History], options: JsonObject
+    configs: tuple[PartitionConfig, ...], history: Mapping[str, History], chosen: _ServiceOptions
 ) -> Iterator[tuple[dict[str, AbstractPartition], Service | None]]:
     """Yield the partitions to serve: that of a service, which runs during the block, or all of them in memory.
 
     If the service ends by itself meanwhile, the command ends with an error after the block.
     """
-    if options["listen"] is None:
-        _require_no_service_options(options)
+    if chosen["listen"] is None:
+        _require_no_service_options(chosen)
         yield {config.name: Partition(config, subscribers=[history[config.name]]) for config in configs}, None
         return
-    config = _chosen(configs, options["partition_name"])
-    service = _service(config, history[config.name], options)
+    config = _chosen(configs, chosen["partition_name"])
+    service = _service(config, history[config.name], chosen)
     # A signal may end the command as soon as the service starts.
     try:
         with _errors_reported():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,11 +9,11 @@ from contextlib import contextmanager
 from io import BufferedReader, RawIOBase
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast, get_args
+from typing import Annotated, Any, Final, NamedTuple, cast
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import open as open_with_progress
 
 from ugm.cli.options import (
     STDIN,
@@ -31,6 +30,7 @@ from ugm.cli.options import (
 from ugm.cli.output import PROBLEMS, exit_with_error, instant, print_json
 from ugm.cli.report.page import comparison_page, page
 from ugm.cli.report.terminal import render, render_comparison
+from ugm.cli.signature import JsonFlag, PartitionName, options
 from ugm.config import PartitionConfig
 from ugm.simulation import (
     JobMapping,
@@ -43,12 +43,9 @@ from ugm.simulation import (
     parse_swf,
     simulate,
 )
-from ugm.simulation import Progress as ReplayProgress
 
 __all__ = ["simulate_command"]
 
-#: The number of events between two updates of the progress.
-_STRIDE: Final = 500
 #: The options that are arguments of `simulate`.
 _ARGUMENTS: Final = ("cluster", "group_limits", "until", "reclaims")
 
@@ -74,6 +71,7 @@ class _Result(NamedTuple):
 
 
 @click.command("simulate", short_help="Replay a workload under a configuration.")
+@options
 @click.argument("workload", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.option(
     "--config",
@@ -83,22 +81,6 @@ class _Result(NamedTuple):
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
     help="The queue configuration; - for the standard input; several to compare them.",
 )
-@click.option(
-    "--order",
-    "orders",
-    multiple=True,
-    default=("fifo",),
-    type=click.Choice(get_args(JobOrderName)),
-    help="The order of waiting jobs: by submission, by the usage of their queues, by both this and the shares of "
-    "their users, or by the priority of their queues; several to compare them.",
-)
-@click.option(
-    "--reserve",
-    "reserves",
-    is_flag=True,
-    help="Also replay with reservations: free capacity is kept for the first job that is delayed only by queue quotas.",
-)
-@click.option("--partition", "partition_name", metavar="NAME", help="The partition, if the configuration has several.")
 @amounts_option(
     "--cluster",
     "Resources of the cluster, such as vcore=1000,memory=4Ti; resources that are not listed are unavailable.  "
@@ -177,9 +159,6 @@ class _Result(NamedTuple):
     "--until", type=click.IntRange(min=0), metavar="SECOND", help="Stop the replay after this second of the log."
 )
 @click.option(
-    "--top", type=click.IntRange(min=1), metavar="N", default=8, help="The maximum number of rows of each table."
-)
-@click.option(
     "--html",
     "html_file",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -187,17 +166,16 @@ class _Result(NamedTuple):
     metavar="FILE",
     help="Also write the report as an HTML page with plots, in one self-contained file.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
 def simulate_command(
     *,
     workload: Path,
     config_files: tuple[Path, ...],
-    orders: tuple[JobOrderName, ...],
-    reserves: bool,
-    partition_name: str | None,
-    top: int,
     html_file: Path | None,
-    as_json: bool,
+    orders: Annotated[tuple[JobOrderName, ...], "--order"] = ("fifo",),
+    reserves: Annotated[bool, "--reserve"] = False,
+    partition_name: PartitionName | None = None,
+    top: Annotated[int, "N", click.IntRange(min=1)] = 8,
+    as_json: JsonFlag = False,
     **others: Any,  # noqa: ANN401 - an argument of `simulate` or a field of `JobMapping` for each further option
 ) -> None:
     """Replay WORKLOAD under a configuration, and report which limits would have delayed or rejected its jobs.
@@ -208,6 +186,19 @@ def simulate_command(
 
     With several configurations or orders, each of them is replayed, and the results are compared with the first one.
     With --reserve, each is replayed without and with reservations.
+
+    Args:
+        workload: the log.
+        config_files: the configurations.
+        html_file: the page.
+        orders: The order of waiting jobs: by submission, by the usage of their queues, by both this and the shares of
+            their users, or by the priority of their queues; several to compare them.
+        reserves: Also replay with reservations: free capacity is kept for the first job that is delayed only by queue
+            quotas.
+        partition_name: The partition, if the configuration has several.
+        top: The maximum number of rows of each table.
+        as_json: Print all numbers as JSON.
+        others: the other options.
     """
     if str(workload) == STDIN and STDIN in map(str, config_files):
         raise click.UsageError("only one of the files can be read from the standard input")
@@ -246,14 +237,13 @@ def _replay(
     case: _Case, workload: Path, mapping: JobMapping, arguments: Mapping[str, Any], *, is_recorded: bool
 ) -> _Result:
     began, header, recorder = time.perf_counter(), SwfHeader(), Recorder()
-    with _opened(workload) as stream, _watching(stream) as observer:
+    with _opened(workload) as stream:
         jobs = mapping.jobs(parse_swf(stream, str(workload), header))
         # The header is known once the first job has been read.
         first = list(islice(jobs, 1))
         report = simulate(
             chain(first, jobs),
             case.config,
-            observer=observer,
             recorder=recorder if is_recorded else None,
             order=case.order,
             reserves=case.reserves,
@@ -263,35 +253,18 @@ def _replay(
     return _Result(case, report, recorder, time.perf_counter() - began, header.start_time)
 
 
-def _opened(workload: Path) -> BufferedReader:
-    """Open the log, or the standard input, with a reader of its own, because not every one can be read ahead."""
-    return workload.open("rb") if str(workload) != STDIN else BufferedReader(cast("RawIOBase", sys.stdin.buffer))
-
-
 @contextmanager
-def _watching(stream: BufferedReader) -> Iterator[Callable[[ReplayProgress], None]]:
-    """Show the progress of a replay on the standard error while the block runs, if it is a terminal.
-
-    For a pipe, whose size is unknown, only the counts are shown.
-    """
+def _opened(workload: Path) -> Iterator[BufferedReader]:
+    """Open the log, or the standard input. On a terminal, the standard error shows how much of a file has been read."""
+    if str(workload) == STDIN:
+        # With a reader of its own, because not every one can be read ahead.
+        yield BufferedReader(cast("RawIOBase", sys.stdin.buffer))
+        return
     console = Console(stderr=True)
-    counts = TextColumn("{task.fields[counts]}")
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), counts, TimeElapsedColumn())
-    size = os.fstat(stream.fileno()).st_size if console.is_terminal and stream.seekable() else None
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display:
-        task = display.add_task("replaying", total=size, counts="")
-        events = 0
-
-        def observe(moment: ReplayProgress) -> None:
-            nonlocal events
-            events += 1
-            if events % _STRIDE == 0:
-                counts = f"{moment.submitted:,} jobs submitted, {moment.waiting:,} waiting"
-                # The replay continues after the last job has been read, when the file is already closed.
-                done = size if size is None or stream.closed else stream.tell()
-                display.update(task, completed=done, counts=counts)
-
-        yield observe
+    with open_with_progress(
+        workload, "rb", description="replaying", console=console, transient=True, disable=not console.is_terminal
+    ) as stream:
+        yield BufferedReader(cast("RawIOBase", stream))
 
 
 def _write(file: Path | None, text: Callable[[], str]) -> None:

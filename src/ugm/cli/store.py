@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
 from io import StringIO
-from typing import Any, Final, get_args
+from typing import Annotated, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
@@ -22,6 +22,7 @@ from ugm._json_values import JsonMapping, JsonObject
 from ugm.budgets import AccountState
 from ugm.cli.options import STORE, LocationType, server_or_store
 from ugm.cli.output import bar, counted, instant, local, print_data, print_json, print_result, table, with_instants
+from ugm.cli.signature import JsonFlag, PartitionName, Rows, options
 from ugm.errors import printable, time_text
 from ugm.events import event_to_dict
 from ugm.partition.events import events_of
@@ -40,35 +41,37 @@ _CSV_UNITS: Final = {"vcore": "core-seconds", "memory": "byte-seconds"}
 
 
 @click.command("usage", short_help="Print the usage over time from a store.")
+@options
 @STORE
-@click.option(
-    "--by", type=click.Choice(get_args(Grouping)), required=True, help="The kind of owner for which usage is summed up."
-)
-@click.option("--since", metavar="DATE", help="The start of the period, such as 2026-10-01 or 2026-10-01T08:00.")
-@click.option("--until", metavar="DATE", help="The end of the period; this instant is excluded.  [default: now]")
-@click.option("--per", "period", type=click.Choice(get_args(Period)), help="Print a sum for each calendar interval.")
-@click.option("--zone", metavar="NAME", default="UTC", help="The time zone of dates and of the calendar.")
-@click.option("--queue", metavar="PATH", default="root", help="Only usage in and below this queue.  [default: root]")
-@click.option("--month", metavar="MONTH", help="A calendar month such as 2026-11, instead of --since and --until.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with exact amounts.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with exact amounts.")
 def usage_command(
     *,
     store: str,
     by: Grouping,
-    since: str | None,
-    until: str | None,
-    period: Period | None,
-    zone: str,
-    queue: str,
-    month: str | None,
-    as_csv: bool,
-    as_json: bool,
+    since: Annotated[str, "DATE"] | None = None,
+    until: Annotated[str, "DATE"] | None = None,
+    period: Annotated[Period, "--per"] | None = None,
+    zone: Annotated[str, "NAME"] = "UTC",
+    queue: Annotated[str, "PATH"] = "root",
+    month: Annotated[str, "MONTH"] | None = None,
+    as_csv: Annotated[bool, "--csv"] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Print the usage in STORE, in a period. The store may be in use.
 
     Tables show hours, rounded to thousandths, and times in the time zone. CSV and JSON contain exact resource-seconds
     in base units, and times in UTC.
+
+    Args:
+        store: the store.
+        by: The kind of owner for which usage is summed up.
+        since: The start of the period, such as 2026-10-01 or 2026-10-01T08:00.
+        until: The end of the period; this instant is excluded. [default: now]
+        period: Print a sum for each calendar interval.
+        zone: The time zone of dates and of the calendar.
+        queue: Only usage in and below this queue.
+        month: A calendar month such as 2026-11, instead of --since and --until.
+        as_csv: Print CSV, with exact amounts.
+        as_json: Print JSON, with exact amounts.
     """
     if as_csv and as_json:
         raise click.UsageError("--csv and --json exclude each other")
@@ -158,22 +161,30 @@ _AMOUNTS: Final = ("limit", "settled", "committed", "remaining")
 
 
 @click.command("budgets", short_help="List the accounts of budgets.")
+@options
 @click.argument("source")
-@click.option("--partition", "partition_name", metavar="NAME", help="The partition of a server.  [default: default]")
-@click.option("--budget", metavar="NAME", help="Only the accounts of this budget.")
-@click.option(
-    "--owner", metavar="NAME", help="Only the accounts of this user, group, queue, elastic group or quota node."
-)
-@click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=100, help="The maximum number of accounts.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with exact amounts in base units times seconds.")
 def budgets_command(
-    *, source: str, partition_name: str | None, budget: str | None, owner: str | None, limit: int, as_json: bool
+    *,
+    source: str,
+    partition_name: PartitionName | None = None,
+    budget: Annotated[str, "NAME"] | None = None,
+    owner: Annotated[str, "NAME"] | None = None,
+    limit: Rows = 100,
+    as_json: JsonFlag = False,
 ) -> None:
     """List the accounts of budgets, those with the largest used part of their limit first.
 
     SOURCE is the address of a running server, for example localhost:8080, or the file or URL of a store, whose
     configuration declares the budgets. A store may be in use. Tables show core-hours for vcore, GiB-hours for memory,
     and unit-hours for other resources.
+
+    Args:
+        source: the server or store.
+        partition_name: The partition of a server. [default: default]
+        budget: Only the accounts of this budget.
+        owner: Only the accounts of this user, group, queue, elastic group or quota node.
+        limit: The maximum number of accounts.
+        as_json: Print JSON, with exact amounts in base units times seconds.
     """
     query = {name: value for name, value in (("budget", budget), ("owner", owner)) if value is not None}
     server = server_or_store(source, partition_name)
@@ -210,8 +221,6 @@ def _row(found: JsonMapping) -> tuple[Any, ...]:
 
 # The group of commands
 
-_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
 
 @click.group("store")
 def store_commands() -> None:
@@ -219,13 +228,18 @@ def store_commands() -> None:
 
 
 @store_commands.command("info")
+@options
 @STORE
-@click.option(
-    "--last", type=click.IntRange(0, 1_000_000), default=0, metavar="N", help="Also print the last N changes."
-)
-@_JSON
-def info_command(*, store: str, last: int, as_json: bool) -> None:
-    """Print a summary of the content of STORE, and its last changes."""
+def info_command(
+    *, store: str, last: Annotated[int, "N", click.IntRange(0, 1_000_000)] = 0, as_json: JsonFlag = False
+) -> None:
+    """Print a summary of the content of STORE, and its last changes.
+
+    Args:
+        store: the store.
+        last: Also print the last N changes.
+        as_json: Print JSON.
+    """
     with StoreReader(store) as reader:
         loaded, leader = reader.load(), reader.find_leader()
         changes = list(map(_to_dict, _transactions(reader, max(0, loaded.number - last)))) if last else []
@@ -245,10 +259,15 @@ _COUNTED: Final = {"applications": "application", "allocations": "allocation", "
 
 
 @store_commands.command("verify")
+@options
 @STORE
-@_JSON
-def verify_command(*, store: str, as_json: bool) -> None:
-    """Read STORE, rebuild the partition in it, and verify all sums."""
+def verify_command(*, store: str, as_json: JsonFlag = False) -> None:
+    """Read STORE, rebuild the partition in it, and verify all sums.
+
+    Args:
+        store: the store.
+        as_json: Print JSON.
+    """
     with read_partition(store) as partition:
         partition.verify()
     found = {"store": store, "sound": True, "number": partition.number, "at": _time(partition.at)}
@@ -256,11 +275,18 @@ def verify_command(*, store: str, as_json: bool) -> None:
 
 
 @store_commands.command("changes")
+@options
 @STORE
-@click.option("--after", type=click.IntRange(0), metavar="NUMBER", help="Only changes after this one.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON array instead of one object per line.")
-def changes_command(*, store: str, after: int | None, as_json: bool) -> None:
-    """Print the changes that STORE keeps with their events, the oldest first, one JSON object per line."""
+def changes_command(
+    *, store: str, after: Annotated[int, "NUMBER", click.IntRange(0)] | None = None, as_json: JsonFlag = False
+) -> None:
+    """Print the changes that STORE keeps with their events, the oldest first, one JSON object per line.
+
+    Args:
+        store: the store.
+        after: Only changes after this one.
+        as_json: Print one JSON array instead of one object per line.
+    """
     with StoreReader(store) as reader:
         found = map(_to_dict, _transactions(reader, after or 0))
         if as_json:
@@ -271,21 +297,32 @@ def changes_command(*, store: str, after: int | None, as_json: bool) -> None:
 
 
 @store_commands.command("backup")
+@options
 @STORE
 @click.argument("target", type=LocationType())
-@_JSON
-def backup_command(*, store: str, target: str, as_json: bool) -> None:
-    """Copy STORE to the new store TARGET, a file or a database of PostgreSQL (postgresql://...)."""
+def backup_command(*, store: str, target: str, as_json: JsonFlag = False) -> None:
+    """Copy STORE to the new store TARGET, a file or a database of PostgreSQL (postgresql://...).
+
+    Args:
+        store: the store.
+        target: the copy.
+        as_json: Print JSON.
+    """
     copy_store(store, target)
     print_result({"store": store, "target": target}, f"{store}: copied to {target}", as_json=as_json)
 
 
 @store_commands.command("trim")
+@options
 @STORE
-@click.option("--before", metavar="DATE", required=True, help="The date, such as 2026-10-01, in UTC.")
-@_JSON
-def trim_command(*, store: str, before: str, as_json: bool) -> None:
-    """Delete the usage before a date from STORE. Old changes are deleted without this command."""
+def trim_command(*, store: str, before: Annotated[str, "DATE"], as_json: JsonFlag = False) -> None:
+    """Delete the usage before a date from STORE. Old changes are deleted without this command.
+
+    Args:
+        store: the store.
+        before: The date, such as 2026-10-01, in UTC.
+        as_json: Print JSON.
+    """
     delete_usage(store, round(read_instant(before, UTC) * 1000))
     text = f"{store}: the usage before {before} was deleted"
     print_result({"store": store, "before": before}, text, as_json=as_json)

@@ -28,8 +28,7 @@ NEW = """\
 partitions:
 - name: default
   placementrules:
-  - {name: tag, value: namespace, create: true, filter: {type: deny, users: [bob, eve], groups: [ops]},
-     parent: {name: fixed, value: teams}}
+  - {name: tag, value: namespace, create: true, filter: {users: [bob]}}
   - {name: provided}
   queues:
   - name: prod
@@ -54,7 +53,7 @@ partition default
 ~ user limit 'sue' in root.prod: applications 3 -> 2
 ~ order of the group limits in root.prod
 ~ placement rules
-    + {"name": "tag", "create": true, "filter": {"type": "deny", "users": ["bob", "eve"], "groups": ["ops"]}, "parent": {"name": "fixed", "value": "teams"}, "value": "namespace"}
+    + {"name": "tag", "create": true, "filter": {"users": ["bob"]}, "value": "namespace"}
       {"name": "provided"}
 risk: user 'sue' in root.prod: 2 instead of 3
 
