@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ugm import Partition
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.cli.options import amounts_option, read_partition_config, read_tag_values, server_at, server_or_store
+from ugm.cli.options import Amounts, read_partition_config, read_values, server_at, server_or_store
 from ugm.cli.output import print_json, section, shown, table, with_instants
 from ugm.cli.signature import JsonFlag, PartitionName, Rows, options
 from ugm.errors import printable
@@ -35,24 +35,13 @@ _LONG: Final = 2**40
 @click.command("explain", short_help="Explain whether a request would be allowed.")
 @options
 @click.argument("source")
-@amounts_option("--usage", "Resources of the allocation, for example vcore=2.5,memory=4Gi; may be repeated.")
-@amounts_option("--quota", "The quota of the namespace, for a dynamic queue; may be repeated.")
-@amounts_option("--cluster", "The size of the cluster, such as memory=4Ti; only with a file.  [default: unlimited]")
-@click.option(
-    "--tag",
-    "tags",
-    callback=read_tag_values,
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="A tag of the application, for placement rules and quota models; may be repeated.",
-)
 def explain_command(  # noqa: PLR0913 - one for each option
     *,
     source: str,
-    usage: Resource,
-    quota: Resource,
-    cluster: Resource,
-    tags: dict[str, str],
+    usage: Amounts,
+    quota: Amounts,
+    cluster: Amounts,
+    tags: Annotated[dict[str, str], "--tag", "NAME=VALUE", read_values],
     user: Annotated[str, "NAME"] | None = None,
     groups: Annotated[tuple[str, ...], "--group", "NAME"] = (),
     queue: Annotated[str, "PATH"] | None = None,
@@ -72,10 +61,10 @@ def explain_command(  # noqa: PLR0913 - one for each option
 
     Args:
         source: the server or configuration.
-        usage: the amounts of the allocation.
-        quota: the quota of the namespace.
-        cluster: the size of the cluster.
-        tags: the tags of the application.
+        usage: Resources of the allocation, for example vcore=2.5,memory=4Gi; may be repeated.
+        quota: The quota of the namespace, for a dynamic queue; may be repeated.
+        cluster: The size of the cluster, for example vcore=1000,memory=4Ti; only with a file. [default: unlimited]
+        tags: A tag of the application, for placement rules and quota models; may be repeated.
         user: The user of an application that does not exist yet.
         groups: A group of the user; may be repeated.
         queue: The requested queue; the placement rules choose the final one.

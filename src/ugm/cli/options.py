@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast, final, get_args
+from typing import Annotated, Any, Final, TypeAlias, cast, final, get_args
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
@@ -32,20 +32,19 @@ from ugm.store.reader import URL_SCHEMES
 __all__ = [
     "STDIN",
     "STORE",
+    "Amounts",
     "LocationType",
+    "QuantityType",
     "Server",
     "ServerError",
-    "amounts_option",
     "read_config",
-    "read_cores",
     "read_fields",
-    "read_memory",
-    "read_new_file",
     "read_partition_config",
     "read_prefixes",
     "read_review",
-    "read_tag_values",
     "read_tags",
+    "read_values",
+    "require_folder",
     "server_at",
     "server_or_store",
     "server_url",
@@ -57,22 +56,39 @@ STDIN: Final = "-"
 _DECIMAL_CORES: Final = re.compile(r"([0-9]+)\.([0-9]{1,3})", re.ASCII)
 _FIELDS: Final = ", ".join(get_args(NameField))
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+
+def read_fields(texts: tuple[str, ...]) -> tuple[NameField, ...]:
+    """Parse lists of fields such as ``partition,queue``."""
+    return tuple(_field(part.strip()) for text in texts for part in text.split(","))
 
 
-def read_fields(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[NameField, ...]:
-    """Parse a list of fields such as ``partition,queue``."""
-    return tuple(_field(part.strip()) for part in text.split(","))
-
-
-def read_prefixes(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[NameField, str]:
+def read_prefixes(texts: tuple[str, ...]) -> dict[NameField, str]:
     """Parse prefixes such as ``partition=site``, and return them by field."""
     return {_field(field): prefix for field, prefix in _pairs("FIELD=TEXT", texts)}
 
 
-def read_tags(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, NameField]:
+def read_tags(texts: tuple[str, ...]) -> dict[str, NameField]:
     """Parse tags such as ``team=group``, and return their fields by tag."""
     return {tag: _field(field) for tag, field in _pairs("TAG=FIELD", texts, str.rpartition)}
+
+
+def read_values(texts: tuple[str, ...]) -> dict[str, str]:
+    """Parse texts such as ``namespace=prod``, and return the values by name."""
+    return dict(_pairs("NAME=VALUE", texts))
+
+
+def _read_amounts(texts: tuple[str, ...]) -> Resource:
+    amounts: dict[str, int] = {}
+    for side, quantity in _pairs("NAME=QUANTITY", (part for text in texts for part in text.split(","))):
+        name = side.strip()
+        if name in amounts:
+            raise click.BadParameter(f"duplicate resource {name!r}")
+        amounts[name] = _quantity(quantity.strip(), vcore=name == VCORE)
+    return Resource(amounts)
+
+
+#: Resources such as ``vcore=2.5,memory=4Gi``, in an option that may be repeated; none by default.
+Amounts: TypeAlias = Annotated[Resource, "NAME=QUANTITY,...", _read_amounts]
 
 
 def _pairs(
@@ -92,34 +108,17 @@ def _field(text: str) -> NameField:
     return cast("NameField", text)
 
 
-def amounts_option(name: str, text: str) -> Callable[[_F], _F]:
-    """Return an option for resources such as ``vcore=2.5,memory=4Gi``, which may be repeated; none by default."""
-    return click.option(name, callback=_read_amounts, metavar="NAME=QUANTITY,...", multiple=True, help=text)
+class QuantityType(click.ParamType[int]):
+    """A quantity, such as ``4Gi`` or, for cores, ``2.5``."""
 
+    name = "quantity"
 
-def _read_amounts(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> Resource:
-    amounts: dict[str, int] = {}
-    for side, quantity in _pairs("NAME=QUANTITY", (part for text in texts for part in text.split(","))):
-        name = side.strip()
-        if name in amounts:
-            raise click.BadParameter(f"duplicate resource {name!r}")
-        amounts[name] = _quantity(quantity.strip(), vcore=name == VCORE)
-    return Resource(amounts)
+    def __init__(self, *, vcore: bool = False) -> None:
+        self._vcore: Final = vcore
 
-
-def read_tag_values(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    """Parse tags such as ``namespace=prod``, and return them by name."""
-    return dict(_pairs("NAME=VALUE", texts))
-
-
-def read_cores(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
-    """Parse a number of cores, and return thousandths of a core."""
-    return _quantity(text, vcore=True)
-
-
-def read_memory(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
-    """Parse an amount of memory, and return bytes."""
-    return _quantity(text, vcore=False)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401, ARG002 - as in the base class
+        """Return the amount in base units."""
+        return _quantity(value, vcore=self._vcore) if isinstance(value, str) else value
 
 
 def _quantity(text: str, *, vcore: bool) -> int:
@@ -147,11 +146,10 @@ def read_review(file: str) -> Review:
     return review_file(file) if file != STDIN else review_bytes(sys.stdin.buffer.read(MAX_BYTES + 1), file="<stdin>")
 
 
-def read_new_file(_ctx: click.Context, _param: click.Parameter, file: Path | None) -> Path | None:
+def require_folder(file: Path | None) -> None:
     """Require that the folder of a new file exists, so that a missing folder is reported before a long replay."""
     if file is not None and not os.path.isdir(file.absolute().parent):  # noqa: PTH112 - false for long names
         raise click.BadParameter(f"the folder {str(file.parent)!r} does not exist")
-    return file
 
 
 def read_partition_config(file: str, name: str | None) -> PartitionConfig:

@@ -2,8 +2,9 @@
 
 The annotation of a keyword argument gives the type of its option, its default the default, and the section ``Args`` of
 the docstring its description. Truth values are flags, and tuples are options that may be repeated. `Annotated` adds
-the name of the option if it differs (a text that begins with ``-``), a placeholder for its value (another text), and a
-type of click. Further keyword arguments with the fields of a `TypedDict` are options without defaults.
+the name of the option if it differs (a text that begins with ``-``), a placeholder for its value (another text), a type
+of click, and a function that reads the texts of an option that may be repeated. Further keyword arguments with the
+fields of a `TypedDict` are options without defaults.
 """
 
 from __future__ import annotations
@@ -46,8 +47,10 @@ def options(function: _F) -> _F:
     # Click lists the options in the reverse order of their decorators.
     for name, hint, default in reversed(found):
         settings = _settings(name, hint)
-        settings |= {"required": True} if default is inspect.Parameter.empty else {"default": default}
-        click.option(*settings.pop("names"), **settings, help=" ".join(descriptions[name].split()))(function)
+        if "callback" not in settings:
+            settings |= {"required": True} if default is inspect.Parameter.empty else {"default": default}
+        description = " ".join(descriptions.get(name, "").split())
+        click.option(*settings.pop("names"), **settings, help=description)(function)
     return function
 
 
@@ -57,8 +60,12 @@ def _settings(name: str, hint: Any) -> dict[str, Any]:  # noqa: ANN401 - an anno
     if hasattr(hint, "__metadata__"):
         found = _settings(name, parts[0])
         for one in hint.__metadata__:
-            key = "type" if not isinstance(one, str) else "names" if one.startswith("-") else "metavar"
-            found[key] = (one, name) if key == "names" else one
+            if isinstance(one, click.ParamType):
+                found["type"] = one
+            elif callable(one):
+                found |= {"type": str, "multiple": True, "callback": _callback(one)}
+            else:
+                found |= {"names": (one, name)} if one.startswith("-") else {"metavar": one}
         return found
     if NoneType in parts:
         return _settings(name, parts[0])
@@ -68,3 +75,7 @@ def _settings(name: str, hint: Any) -> dict[str, Any]:  # noqa: ANN401 - an anno
     if hint is bool:
         return {"names": names, "is_flag": True}
     return {"names": names, "type": click.Choice(parts) if get_origin(hint) is Literal else hint}
+
+
+def _callback(read: Callable[[tuple[str, ...]], object]) -> Callable[[click.Context, click.Parameter, Any], object]:
+    return lambda _ctx, _param, texts: read(texts)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from io import BufferedReader, RawIOBase
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, Unpack, cast
 
 import click
 from rich.console import Console
@@ -17,15 +17,14 @@ from rich.progress import open as open_with_progress
 
 from ugm.cli.options import (
     STDIN,
-    amounts_option,
-    read_cores,
+    Amounts,
+    QuantityType,
     read_fields,
-    read_memory,
-    read_new_file,
     read_partition_config,
     read_prefixes,
-    read_tag_values,
     read_tags,
+    read_values,
+    require_folder,
 )
 from ugm.cli.output import PROBLEMS, exit_with_error, instant, print_json
 from ugm.cli.report.page import comparison_page, page
@@ -43,11 +42,9 @@ from ugm.simulation import (
     parse_swf,
     simulate,
 )
+from ugm.simulation.workload import NameField
 
 __all__ = ["simulate_command"]
-
-#: The options that are arguments of `simulate`.
-_ARGUMENTS: Final = ("cluster", "group_limits", "until", "reclaims")
 
 
 class _Case(NamedTuple):
@@ -70,113 +67,40 @@ class _Result(NamedTuple):
     start: int | None
 
 
+class _MappingOptions(TypedDict):
+    """The fields of a `JobMapping`; None or empty for its defaults."""
+
+    queue_levels: Annotated[tuple[NameField, ...], "FIELDS", read_fields]
+    default_queue: Annotated[str, "NAME"] | None
+    prefixes: Annotated[dict[NameField, str], "--prefix", "FIELD=TEXT", read_prefixes]
+    tags: Annotated[dict[str, NameField], "--tag", "TAG=FIELD", read_tags]
+    vcore_per_processor: Annotated[int, "--vcore", "QUANTITY", QuantityType(vcore=True)] | None
+    memory_per_processor: Annotated[int, "--memory", "QUANTITY", QuantityType()] | None
+    per_processor: Amounts
+    variants: Annotated[dict[str, str], "--variant", "NAME=FAMILY:VARIANT", read_values]
+
+
 @click.command("simulate", short_help="Replay a workload under a configuration.")
 @options
 @click.argument("workload", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
-@click.option(
-    "--config",
-    "config_files",
-    required=True,
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="The queue configuration; - for the standard input; several to compare them.",
-)
-@amounts_option(
-    "--cluster",
-    "Resources of the cluster, such as vcore=1000,memory=4Ti; resources that are not listed are unavailable.  "
-    "[default: unlimited]",
-)
-@click.option(
-    "--queue-levels",
-    callback=read_fields,
-    metavar="FIELDS",
-    default="partition,queue",
-    help="Fields of the log that form the path of the requested queue below the root, from the top; fields with an "
-    "unknown value are left out.",
-)
-@click.option(
-    "--default-queue",
-    metavar="NAME",
-    default="default",
-    help="The requested queue of jobs for which all these fields are unknown; empty for none.",
-)
-@click.option(
-    "--prefix",
-    "prefixes",
-    callback=read_prefixes,
-    metavar="FIELD=TEXT",
-    multiple=True,
-    help="The prefix that turns the numbers of a field into names; may be repeated.  [default: user=user, group=group, "
-    "queue=queue, partition=site, executable=executable]",
-)
-@click.option(
-    "--tag",
-    "tags",
-    callback=read_tags,
-    metavar="TAG=FIELD",
-    multiple=True,
-    help="A tag of each job with the name of a field, for quota models and placement rules; may be repeated.",
-)
-@click.option(
-    "--vcore",
-    "vcore_per_processor",
-    callback=read_cores,
-    metavar="QUANTITY",
-    default="1",
-    help="Cores per processor of the log.",
-)
-@click.option(
-    "--memory",
-    "memory_per_processor",
-    callback=read_memory,
-    metavar="QUANTITY",
-    default="2Gi",
-    help="Memory per processor, for jobs with unknown memory in the log; 0 for none.",
-)
-@amounts_option("--per-processor", "Further resources per processor, like gpu=1.")
-@click.option(
-    "--variant",
-    "variants",
-    callback=read_tag_values,
-    metavar="NAME=FAMILY:VARIANT",
-    multiple=True,
-    help="The variant that jobs of a queue, group, site, user or executable request, such as queue2=gpu:a100; others "
-    "request any; may be repeated.",
-)
-@click.option(
-    "--group-limits",
-    type=click.Choice(["always", "unless-user-limited"]),
-    default="always",
-    help="Whether group limits also apply to users with a limit of their own.",
-)
-@click.option(
-    "--reclaim/--no-reclaim",
-    "reclaims",
-    default=True,
-    help="Whether groups and queues take back what they are guaranteed, by evictions.",
-)
-@click.option(
-    "--until", type=click.IntRange(min=0), metavar="SECOND", help="Stop the replay after this second of the log."
-)
-@click.option(
-    "--html",
-    "html_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    callback=read_new_file,
-    metavar="FILE",
-    help="Also write the report as an HTML page with plots, in one self-contained file.",
-)
-def simulate_command(
+def simulate_command(  # noqa: PLR0913 - one for each option
     *,
     workload: Path,
-    config_files: tuple[Path, ...],
-    html_file: Path | None,
+    config_files: Annotated[
+        tuple[Path, ...], "--config", click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+    ],
+    cluster: Amounts,
     orders: Annotated[tuple[JobOrderName, ...], "--order"] = ("fifo",),
     reserves: Annotated[bool, "--reserve"] = False,
     partition_name: PartitionName | None = None,
+    group_limits: Literal["always", "unless-user-limited"] = "always",
+    reclaims: Annotated[bool, "--reclaim/--no-reclaim"] = True,
+    until: Annotated[int, "SECOND", click.IntRange(min=0)] | None = None,
     top: Annotated[int, "N", click.IntRange(min=1)] = 8,
+    html_file: Annotated[Path, "--html", "FILE", click.Path(dir_okay=False, writable=True, path_type=Path)]
+    | None = None,
     as_json: JsonFlag = False,
-    **others: Any,  # noqa: ANN401 - an argument of `simulate` or a field of `JobMapping` for each further option
+    **fields: Unpack[_MappingOptions],
 ) -> None:
     """Replay WORKLOAD under a configuration, and report which limits would have delayed or rejected its jobs.
 
@@ -189,25 +113,42 @@ def simulate_command(
 
     Args:
         workload: the log.
-        config_files: the configurations.
-        html_file: the page.
+        config_files: The queue configuration; - for the standard input; several to compare them.
+        cluster: Resources of the cluster, such as vcore=1000,memory=4Ti; resources that are not listed are unavailable.
+            [default: unlimited]
         orders: The order of waiting jobs: by submission, by the usage of their queues, by both this and the shares of
             their users, or by the priority of their queues; several to compare them.
         reserves: Also replay with reservations: free capacity is kept for the first job that is delayed only by queue
             quotas.
         partition_name: The partition, if the configuration has several.
+        group_limits: Whether group limits also apply to users with a limit of their own.
+        reclaims: Whether groups and queues take back what they are guaranteed, by evictions.
+        until: Stop the replay after this second of the log.
         top: The maximum number of rows of each table.
+        html_file: Also write the report as an HTML page with plots, in one self-contained file.
         as_json: Print all numbers as JSON.
-        others: the other options.
+        fields: the fields of the mapping of jobs.
+        queue_levels: Fields of the log that form the path of the requested queue below the root, from the top; fields
+            with an unknown value are left out. [default: partition,queue]
+        default_queue: The requested queue of jobs for which all these fields are unknown; empty for none.
+            [default: default]
+        prefixes: The prefix that turns the numbers of a field into names; may be repeated. [default: user=user,
+            group=group, queue=queue, partition=site, executable=executable]
+        tags: A tag of each job with the name of a field, for quota models and placement rules; may be repeated.
+        vcore_per_processor: Cores per processor of the log. [default: 1]
+        memory_per_processor: Memory per processor, for jobs with unknown memory in the log; 0 for none. [default: 2Gi]
+        per_processor: Further resources per processor, like gpu=1.
+        variants: The variant that jobs of a queue, group, site, user or executable request, such as queue2=gpu:a100;
+            others request any; may be repeated.
     """
     if str(workload) == STDIN and STDIN in map(str, config_files):
         raise click.UsageError("only one of the files can be read from the standard input")
+    require_folder(html_file)
     cases = list(_cases(config_files, orders, partition_name, reserves=reserves))
     if len(cases) > 1 and not workload.is_file():
         raise click.UsageError("a pipe can be read only once; to compare replays, pass a file")
-    arguments = {name: others.pop(name) for name in _ARGUMENTS}
-    arguments["cluster"] = arguments["cluster"] or None
-    mapping = JobMapping(**others)
+    arguments = {"cluster": cluster or None, "group_limits": group_limits, "until": until, "reclaims": reclaims}
+    mapping = JobMapping(**{name: value for name, value in fields.items() if value is not None and value != ()})  # type: ignore[arg-type]  # of the same types
     results = [_replay(case, workload, mapping, arguments, is_recorded=html_file is not None) for case in cases]
     show = _show_report if len(results) == 1 else _show_comparison
     show(results, workload, html_file, top=top, as_json=as_json)
