@@ -37,6 +37,7 @@ __all__ = [
     "QuantityType",
     "Server",
     "ServerError",
+    "chosen_partition",
     "read_config",
     "read_fields",
     "read_partition_config",
@@ -154,7 +155,11 @@ def require_folder(file: Path | None) -> None:
 
 def read_partition_config(file: str, name: str | None) -> PartitionConfig:
     """Return a partition of a configuration file, by default the only one; see `read_config`."""
-    config = read_config(file)
+    return chosen_partition(read_config(file), name)
+
+
+def chosen_partition(config: SchedulerConfig, name: str | None) -> PartitionConfig:
+    """Return a partition of a configuration by the value of an option, by default the only one."""
     try:
         return config.partition(name)
     except RequestError as error:

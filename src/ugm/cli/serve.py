@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypedDict, U
 import click
 
 from ugm import Partition
-from ugm.cli.options import STDIN, read_config
+from ugm.cli.options import STDIN, chosen_partition, read_config
 from ugm.cli.output import exit_with_error
 from ugm.cli.signature import JsonFlag, PartitionName, options
-from ugm.config import PartitionConfig
+from ugm.config import PartitionConfig, SchedulerConfig
 from ugm.errors import UgmError
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.server import History, serving
@@ -108,16 +108,6 @@ def _errors_reported() -> Iterator[None]:
         exit_with_error(f"ugm: {error}")
 
 
-def _chosen(partitions: tuple[PartitionConfig, ...], name: str | None) -> PartitionConfig:
-    found = [partition for partition in partitions if name in (None, partition.name)]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(partition.name for partition in partitions)
-    if name is not None:
-        raise click.UsageError(f"CONFIG has no partition {name!r}; it has {names}")
-    raise click.UsageError(f"--listen serves one partition: choose it with --partition (one of {names})")
-
-
 def _security(chosen: _ServiceOptions) -> Any:  # noqa: ANN401 - of an extra
     from ugm.service import Security  # noqa: PLC0415 - needs an extra
 
@@ -195,7 +185,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
     with (
         extras_required(),
         _logs_shown(),
-        _partitions(config.partitions, history, service) as (partitions, running),
+        _partitions(config, history, service) as (partitions, running),
     ):
         from ugm.server import create_app  # noqa: PLC0415 - needs an extra
 
@@ -235,7 +225,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
 
 @contextmanager
 def _partitions(
-    configs: tuple[PartitionConfig, ...], history: Mapping[str, History], chosen: _ServiceOptions
+    configs: SchedulerConfig, history: Mapping[str, History], chosen: _ServiceOptions
 ) -> Iterator[tuple[dict[str, AbstractPartition], Service | None]]:
     """Yield the partitions to serve: that of a service, which runs during the block, or all of them in memory.
 
@@ -243,9 +233,12 @@ def _partitions(
     """
     if chosen["listen"] is None:
         _require_no_service_options(chosen)
-        yield {config.name: Partition(config, subscribers=[history[config.name]]) for config in configs}, None
+        yield (
+            {config.name: Partition(config, subscribers=[history[config.name]]) for config in configs.partitions},
+            None,
+        )
         return
-    config = _chosen(configs, chosen["partition_name"])
+    config = chosen_partition(configs, chosen["partition_name"])
     service = _service(config, history[config.name], chosen)
     # A signal may end the command as soon as the service starts.
     try:

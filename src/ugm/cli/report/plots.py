@@ -9,7 +9,7 @@ scales with the page. The text of a plot is HTML around the drawing, so its size
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from html import escape
 from itertools import pairwise
@@ -68,13 +68,10 @@ _STEP: Final = 2
 #: The part of the height below the mark.
 _MARK_HEIGHT: Final = 0.92
 
-#: Possible distances between the ticks of the time axis, in seconds.
-_TICKS: Final = (1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400)
+#: The number of ticks of a time axis.
+_TICKS: Final = 5
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-#: The maximum number of ticks of a time axis.
-_MOST_TICKS: Final = 6
 
 
 class Mark(NamedTuple):
@@ -108,28 +105,7 @@ class TimeAxis(NamedTuple):
         """
         if self.start is None or self.start + second > LAST_SECOND:
             return f"day {second // 86400}, {second // 3600 % 24:02}:{second // 60 % 60:02}"
-        return _date(self.start + second).strftime("%Y-%m-%d %H:%M")
-
-    def ticks(self, seconds: int, step: int) -> Iterator[tuple[int, str]]:
-        """Yield the seconds of the log at which the axis has a tick, each with its text."""
-        end = self.origin + seconds
-        start = None if self.start is None or self.start + end > LAST_SECOND else self.start
-        shift = start or 0
-        first = -(-(self.origin + shift) // step) * step - shift
-        for second in range(first, end, step):
-            yield second, _tick(second, step) if start is None else _calendar_tick(start + second)
-
-
-def _date(second: int) -> datetime:
-    return _EPOCH + timedelta(seconds=second)
-
-
-def _calendar_tick(second: int) -> str:
-    """Return the day of midnight, or another time."""
-    moment = _date(second)
-    if second % 86400:
-        return moment.strftime("%H:%M" if second % 60 == 0 else "%H:%M:%S")
-    return f"{moment.day} {moment:%b}"
+        return (_EPOCH + timedelta(seconds=self.start + second)).strftime("%Y-%m-%d %H:%M")
 
 
 def usage(series: Envelope, *, mark: Mark, axis: TimeAxis, label: str) -> Markup:
@@ -156,22 +132,12 @@ def usage(series: Envelope, *, mark: Mark, axis: TimeAxis, label: str) -> Markup
 
 
 def _ticks(series: Envelope, axis: TimeAxis) -> list[tuple[float, str]]:
-    """Return the positions and texts of the ticks of the time axis."""
-    seconds = series.width * len(series.low)
-    wanted = seconds / _MOST_TICKS
-    days = -(-wanted // 86400)
-    step = next((each for each in _TICKS if each >= wanted), int(days) * 86400)
+    """Return the positions and texts of the ticks of the time axis, at equal distances from its beginning."""
+    columns = len(series.low)
     return [
-        (round(_STEP * (second - axis.origin) / series.width, 2), text) for second, text in axis.ticks(seconds, step)
+        (_STEP * columns * number / _TICKS, axis.text(axis.origin + series.width * columns * number // _TICKS))
+        for number in range(_TICKS)
     ]
-
-
-def _tick(second: int, step: int) -> str:
-    if step % 86400 == 0:
-        return f"day {second // 86400:,}"
-    if step >= 3600:  # noqa: PLR2004 - an hour
-        return f"{second // 3600:,} h"
-    return f"{second // 60:,} min" if step >= 60 else f"{second:,} s"  # noqa: PLR2004 - a minute
 
 
 def _y(value: float, top: float) -> int:
