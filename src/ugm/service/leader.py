@@ -4,8 +4,8 @@ The problem: many clients want answers at once, an answer may be sent only when 
 has lost its connection repeats operations that may have been executed.
 
 The idea: operations are executed in the order of their arrival, in the thread of the loop. Operations that are received
-together are one transaction of the store: their changes, the owners of their allocations and their answers.
-Transactions that arrive during a commit share the next one. Answers wait in a queue until their transaction is durable.
+together, or during a commit, are one transaction of the store: their changes, the owners of their allocations and their
+answers. They have one time. Answers wait in a queue until their transaction is durable.
 
 Invariants:
 
@@ -57,7 +57,7 @@ from ugm.service.sessions import LeaderSessions
 from ugm.store.database import StoreDamagedError, StoreDeposedError, StoreError
 from ugm.store.partition import ChangeClock, stored_changes
 from ugm.store.reader import Loaded
-from ugm.store.row_tables import encode_changes, prepared
+from ugm.store.row_tables import encode_changes
 from ugm.store.store import Store
 
 __all__ = ["RENEWAL", "Leader", "LeaderLog"]
@@ -78,20 +78,8 @@ _REPORTED: Final = 3.0
 
 
 #: The tables whose changes `ugm.service.protocol.values.encode` encodes in less time than, and like, the store itself.
+#: Their values can be stored, because they came from a client or from the store.
 _PLAIN_TABLES: Final = frozenset({"allocation", "application", "request"})
-
-
-def _encoded(changes: list[Change]) -> bytes:
-    """Return the encoded form of changes, without the brackets of the list.
-
-    Raises:
-        RequestError: a value cannot be stored.
-    """
-    if _PLAIN_TABLES.issuperset([one.table for one in changes]):
-        data = encode(changes)
-        if b"\\u0000" not in data:
-            return data[1:-1]
-    return encode_changes(changes)[1:-1]
 
 
 @final
@@ -104,8 +92,8 @@ class LeaderLog:
     """
 
     __slots__ = (
-        *("_has_written", "changes", "check", "clock", "data", "is_followed", "number", "of_sessions"),
-        *("outage", "store"),
+        *("_has_written", "_is_plain", "changes", "check", "clock", "is_followed", "number", "of_sessions", "outage"),
+        "store",
     )
 
     def __init__(self, store: Store | None, clock: ChangeClock) -> None:
@@ -117,9 +105,9 @@ class LeaderLog:
         self._has_written = False
         #: Why the store accepts no changes now; None if it does.
         self.outage: StoreError | None = None
-        #: The collected changes, and their encoded form if it is needed.
+        #: The collected changes, and whether all are of plain tables.
         self.changes: list[Change] = []
-        self.data: list[bytes] = []
+        self._is_plain = True
         #: The changes of owners that follow from them.
         self.of_sessions: list[Change] = []
         self.is_followed: bool = False
@@ -150,7 +138,12 @@ class LeaderLog:
     def prepare(self) -> None:
         """Begin a change."""
         self._has_written = False
-        self.clock.begin()
+        self.begin()
+
+    def begin(self) -> None:
+        """Read the time of a change, unless it joins others."""
+        if not self.changes:
+            self.clock.begin()
 
     def write(self, changes: Sequence[object]) -> None:
         """Collect the changes of an operation of the partition.
@@ -163,10 +156,19 @@ class LeaderLog:
         self._has_written = True
 
     def add(self, changes: list[Change]) -> None:
-        """Collect changes, which the store accepts."""
-        if changes and self.is_encoded:
-            self.data.append(_encoded(changes))
+        """Collect changes.
+
+        Raises:
+            RequestError: a value cannot be stored.
+        """
+        for one in changes:
+            if one.table not in _PLAIN_TABLES:
+                self._is_plain = False
+                if self.is_encoded:
+                    encode_changes([one])
         self.changes += changes
+        if self.store is not None:
+            self.store.has_collected = True
 
     def take(self, answers: list[Change]) -> bytes:
         """Append what was collected as one transaction, with the changes of answers.
@@ -174,12 +176,16 @@ class LeaderLog:
         Returns:
             The encoded form of its changes without those of answers and owners.
         """
-        changes, more, data = self.changes, self.of_sessions + answers, b",".join(self.data)
-        self.changes, self.of_sessions, self.data = [], [], []
+        changes, more, data = self.changes, self.of_sessions + answers, b""
+        if self.is_encoded:
+            data = (encode if self._is_plain else encode_changes)(changes)[1:-1]
+        self.changes, self.of_sessions, self._is_plain = [], [], True
         if self.store is None:
             self.number += 1
         else:
-            stored = b"[%b,%b]" % (data, encode(list(map(prepared, more)))[1:-1]) if more else b"[%b]" % data
+            # As `encode_changes` does: rows of sessions are single values, and need no old ones.
+            own = [(table, key, None, None if new is None else (new,), "") for table, key, _, new, _ in more]
+            stored = b"[%b,%b]" % (data, encode(own)[1:-1]) if own else b"[%b]" % data
             self.number = self.store.append(changes + more, self.clock.of_change(), stored)
         return data
 
@@ -242,11 +248,11 @@ class Leader:
         self._waiting: Final = deque[tuple[int, Connection, bytes]]()
         #: The transactions with events for subscribers: the number, and that of the last event.
         self._events: Final = deque[tuple[int, int]]()
+        #: Whether a commit is in progress.
         self._is_watching = False
-        self._batch_began = monotonic()
         #: When the store confirmed last that this process leads, and when this loop had its last answer.
-        self.confirmed_at: float = self._batch_began
-        self.seen_at: float = self._batch_began
+        self.confirmed_at: float = monotonic()
+        self.seen_at: float = self.confirmed_at
         #: By name: the status, and when it was reported.
         self._standbys: Final[dict[str, tuple[StandbyStatus, float]]] = {}
         self._commits: Final = Times()
@@ -283,7 +289,7 @@ class Leader:
             connection.close(Moved(""))
             return
         else:
-            self.log.clock.begin()
+            self.log.begin()
             session = self.sessions.open(hello.client, connection.token_name)
             if session is None:
                 reason = "there are too many sessions with allocations or a connection"
@@ -298,9 +304,8 @@ class Leader:
     def handle(self, connection: Connection, messages: list[ClientMessage]) -> None:
         """Handle messages of a client that was welcomed."""
         began, count, acknowledged = perf_counter(), 0, 0
-        self._batch_began = monotonic()
         if connection.session is None:
-            seconds = 0.0 if self._is_confirmed() else self._batch_began - self.confirmed_at
+            seconds = 0.0 if self._is_confirmed() else monotonic() - self.confirmed_at
             connection.send(line(Age(Staleness(seconds, self.durable))))
         for message in messages:
             if type(message) is Call:
@@ -330,7 +335,7 @@ class Leader:
     def _leave(self, connection: Connection) -> None:
         self.disconnected(connection)
         if connection.session is not None and not self.log.outage:
-            self.log.clock.begin()
+            self.log.begin()
             self.sessions.drop(connection.session)
             self.commit()
 
@@ -375,7 +380,7 @@ class Leader:
                 raise RequestError("operation", "change", "the connection is read-only", "operation-unavailable")
             if caller.row["is_fenced"]:
                 raise FencedError(caller.name)
-            self.log.clock.begin()
+            self.log.begin()
             if operation.is_about_sessions:
                 self.log.require_ready()
         return self.sessions if operation.is_about_sessions else self.partition
@@ -389,10 +394,12 @@ class Leader:
     # Commits
 
     def commit(self) -> None:
-        """Append what was collected."""
+        """Append what was collected, unless a commit is in progress: its end appends it."""
+        if self.log.changes and not self._is_watching and self.log.outage is None:
+            self._append()
+
+    def _append(self) -> None:
         log = self.log
-        if not log.changes:
-            return
         try:
             data = log.take(self.sessions.take_answers())
         except BaseException as error:
@@ -434,7 +441,7 @@ class Leader:
         """Wait for the next commit, unless this happens already."""
         if not self._is_watching and self._store is not None:
             self._is_watching = True
-            began, call_soon = self._batch_began, self._loop.call_soon_threadsafe
+            began, call_soon = monotonic(), self._loop.call_soon_threadsafe
 
             def note(failure: StoreError | None) -> None:
                 call_soon(self._note_commit, began, failure)
@@ -466,9 +473,12 @@ class Leader:
             return
         self.log.outage, self.confirmed_at = None, max(began, self.confirmed_at)
         if self._store is not None:
-            self._deliver(self._store.durable)
-            if self._store.number > self._store.durable:
+            durable = self._store.durable
+            if self._store.number > durable:
                 self._watch()
+            # Before the answers, so that the next commit begins at once.
+            self.commit()
+            self._deliver(durable)
 
     def _deliver(self, durable: int) -> None:
         """Send what waits for transactions up to a number."""
@@ -526,7 +536,7 @@ class Leader:
     def _tidy(self) -> None:
         """Forget the sessions of clients that own nothing and did not return."""
         if self.log.outage is None:
-            self.log.clock.begin()
+            self.log.begin()
             self.sessions.forget_idle(_FORGET)
             self.commit()
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
@@ -536,6 +546,8 @@ class Leader:
         self._tidying.cancel()
         if self._store is not None and not self._has_resigned:
             try:
+                if self.log.changes and self.log.outage is None:
+                    self._append()
                 await asyncio.to_thread(self._store.flush)
                 self._note(monotonic(), None)
             except StoreError as error:

@@ -69,7 +69,8 @@ class Session:
         """Return the change of a row with the answers to some calls."""
         slot = self._free.pop() if self._free else len(self._slots)
         self._slots[numbers[-1]] = slot
-        row = [(number, self.answers[number][1].decode()) for number in numbers]
+        # A client may have acknowledged an answer without waiting for it.
+        row = [(number, self.answers[number][1].decode()) for number in numbers if number in self.answers]
         return Change("answer", f"{self.name}:{slot}", None, row)
 
     def restore(self, slots: Mapping[int, Sequence[tuple[int, str]]]) -> None:

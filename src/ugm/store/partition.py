@@ -198,8 +198,8 @@ class ModelCapture:
         if store is None or not lock.acquire(timeout=_CAPTURE_WAIT):
             return None
         try:
-            # An operation was interrupted, and the next one recovers.
-            if lock.valid_epoch is CHANGING:
+            # An operation runs in this thread or was interrupted, or the models know more than the store.
+            if lock.valid_epoch is CHANGING or store.has_collected:
                 return None
             return CapturedModels(store.number, self._models.save())
         finally:

@@ -53,7 +53,7 @@ __all__ = [
     "SqlRow",
     "decode_changes",
     "encode_changes",
-    "prepared",
+    "has_nul",
     "to_json",
 ]
 
@@ -305,8 +305,13 @@ CURRENT_USAGE: Final = _rows("current_usage", "application_id", StoredUsage)
 
 # Changes
 
-#: NUL, which PostgreSQL cannot store, in JSON: a backslash that is not escaped itself.
-_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+#: NUL in JSON: a backslash that is not escaped itself.
+_NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def has_nul(data: bytes) -> bool:
+    """Return whether a text in JSON contains the character NUL, which PostgreSQL cannot store."""
+    return b"\\u0000" in data and _NUL.search(data) is not None
 
 
 def encode_changes(changes: Iterable[Change]) -> bytes:
@@ -316,16 +321,15 @@ def encode_changes(changes: Iterable[Change]) -> bytes:
         RequestError: a text has a character that databases cannot store, or a number is too long for Python to format.
     """
     try:
-        text = to_json([prepared(change) for change in changes])
-        data = text.encode()
+        data = to_json([_prepared(change) for change in changes]).encode()
     except ValueError as error:
         raise RequestError("changes", "...", f"it cannot be stored: {error}") from error
-    if b"\\u0000" in data and _NUL.search(text):
+    if has_nul(data):
         raise RequestError("changes", "\0", "a text with this character cannot be stored")
     return data
 
 
-def prepared(change: Change) -> Change | Sequence[Any]:
+def _prepared(change: Change) -> Change | Sequence[Any]:
     """Return a change with rows of simple values, as they are encoded."""
     table = ROW_TABLES[change.table]
     if change.table != "configuration" and not table.is_opaque:

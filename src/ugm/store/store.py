@@ -117,8 +117,11 @@ class Store:
     #: The error of the last commit; None if it succeeded, or is tried again.
     _failure: StoreError | None
 
-    #: The state of the models that the next fold is going to write.
+    #: The state of the models that the next fold is going to write, and whether the next append captures it.
     _captured: CapturedModels | None
+    _wants_capture: bool
+    #: Whether changes were made in memory that are not appended yet.
+    has_collected: bool
     #: When the next fold is due, on the monotonic clock.
     _fold_due_at: float
 
@@ -144,6 +147,7 @@ class Store:
         self._owner: Final = os.getpid()
         self._capture: Final = capture
         self._captured, self._fold_due_at = None, 0.0
+        self._wants_capture = self.has_collected = False
         #: The user of the connection.
         self._using: Final = Lock()
         #: Durable transactions that are not folded yet; those of earlier leaders are only in the database.
@@ -203,8 +207,10 @@ class Store:
             number, instant = self.number + 1, max(at, self._at)
             # After this line the change is going to be written, whatever interrupts the call.
             self._appended.append(AppendedChange(change_row(number, self.term, instant, encoded), changes))
-            self._at = instant
+            self._at, has_collected, self.has_collected = instant, self.has_collected, False
             self._work.notify()
+        if has_collected and self._wants_capture:
+            self._capture_models()
         return number
 
     def when_durable(self, number: int, callback: DurabilityCallback) -> None:
@@ -414,6 +420,14 @@ class Store:
         self._fold_due_at = monotonic() + (_FOLD_INTERVAL if is_folded else _CAPTURE_PAUSE)
         return self._fold_due_at - monotonic()
 
+    def _capture_models(self) -> None:
+        try:
+            self._captured = self._capture and self._capture()
+        except Exception:
+            _LOGGER.warning("the changes of a store could not be folded", exc_info=True)
+        # A process that collects changes all the time is only right after an append in a state that the store knows.
+        self._wants_capture = self._captured is None
+
     def _fold(self) -> bool:
         """Fold up to the last durable change, or up to the one at which models were captured.
 
@@ -422,7 +436,7 @@ class Store:
         last = self.durable
         if self._capture is not None:
             if self._captured is None:
-                self._captured = self._capture()
+                self._capture_models()
             if self._captured is None or self._captured.number > last:
                 return False
             last = self._captured.number

@@ -99,6 +99,9 @@ def test_a_killed_leader_is_replaced_at_once(tmp_path: Path) -> None:
         assert partition.allocate("x", "app", UNIT)
         leader.kill()
         began = monotonic()
+        # The leader had no time to fold, so the owner is known from its changes.
+        [owned] = partition.sessions.owned_by(partition.connection.session)
+        assert owned.allocation.allocation_id == "x"
         assert partition.release("x")
         assert not partition.release("x")
         assert monotonic() - began < 10

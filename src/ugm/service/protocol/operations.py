@@ -26,6 +26,7 @@ from ugm.service.errors import ProtocolError
 from ugm.service.protocol.status import AbstractSessions
 from ugm.service.protocol.values import ANNOTATIONS, ValueCodec, encode, encode_error
 from ugm.service.protocol.wire import OLDEST_VERSION, VERSION, Call, ClientMessage, ServiceMessage
+from ugm.store.row_tables import has_nul
 
 __all__ = [
     "OPERATIONS",
@@ -102,9 +103,12 @@ class Operation:
         for name, codec in self._forms.items():
             setattr(given, name, codec.to_wire(getattr(given, name)))
         try:
-            return encode(given)
+            data = encode(given)
         except (TypeError, ValueError, RecursionError) as error:
             raise RequestError("arguments", self.name, f"an argument cannot be sent: {error}") from error
+        if has_nul(data):
+            raise RequestError("arguments", self.name, "a text with the character NUL cannot be sent")
+        return data
 
     def decode_arguments(self, data: msgspec.Raw | bytes) -> Any:  # noqa: ANN401 - of a derived class
         """Return the arguments of their JSON.

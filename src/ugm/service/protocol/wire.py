@@ -1,8 +1,8 @@
 """The messages between a client and a service: lines of JSON.
 
-Each line is an array whose first item is the name of the message. A receiver ignores further items at the end, and
-unknown names in objects, so a neighbouring version may add some. ``docs/reference/service-protocol.json`` describes
-them for programs in other languages.
+Each line is an array whose first item is the name of the message. No text of a client contains the character NUL, which
+databases cannot store. A receiver ignores further items at the end, and unknown names in objects, so a neighbouring
+version may add some. ``docs/reference/service-protocol.json`` describes them for programs in other languages.
 
 Every operation of a session has a number. A client repeats the operations that were not answered after a reconnect,
 with the same numbers, and the leader does not execute a repeated change again.
@@ -18,6 +18,7 @@ from typing import Final, Generic, TypeAlias, TypeVar, Union, cast
 import msgspec
 
 from ugm.service.errors import ProtocolError
+from ugm.store.row_tables import has_nul
 
 __all__ = [
     "MAX_ANSWERS",
@@ -240,9 +241,20 @@ ServiceMessage: TypeAlias = Union[  # noqa: UP007 - as above
 _READ_SIZE: Final = 1 << 15
 
 _encode: Final = msgspec.json.Encoder().encode
-#: Return the messages in complete lines.
-decode_client_lines: Final[Callable[[bytes], list[ClientMessage]]] = msgspec.json.Decoder(ClientMessage).decode_lines
+_decode_client_lines: Final[Callable[[bytes], list[ClientMessage]]] = msgspec.json.Decoder(ClientMessage).decode_lines
+#: Returns the messages in complete lines.
 decode_service_lines: Final[Callable[[bytes], list[ServiceMessage]]] = msgspec.json.Decoder(ServiceMessage).decode_lines
+
+
+def decode_client_lines(data: bytes) -> list[ClientMessage]:
+    """Return the messages in complete lines.
+
+    Raises:
+        ValueError: a line is no message, or a text contains the character NUL.
+    """
+    if has_nul(data):
+        raise ValueError("a text contains the character NUL")
+    return _decode_client_lines(data)
 
 
 def line(message: ClientMessage | ServiceMessage) -> bytes:
