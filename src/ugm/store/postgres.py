@@ -11,16 +11,19 @@ opens another one.
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, sleep
-from typing import Any, ClassVar, Final, TypeAlias, final
+from typing import Any, ClassVar, Final, cast, final
 from zlib import crc32
 
 import psycopg
-from psycopg import sql
+from psycopg import generators, sql
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import ExecStatus, Format
+from psycopg.pq.abc import PGresult
 from psycopg.waiting import Ready
 
 from ugm.errors import RequestError
@@ -28,8 +31,6 @@ from ugm.store.database import ROWS_AT_ONCE, TYPES, ChangeRow, Database, LeaderR
 from ugm.store.row_tables import Column, SqlRow
 
 __all__ = ["PostgresDatabase"]
-
-_Connection: TypeAlias = psycopg.Connection[Any]
 
 #: A lost connection without an answer of the network is detected after these times.
 _KEEPALIVE: Final[Mapping[str, int]] = {
@@ -50,6 +51,38 @@ _DISCONNECT_TIME: Final = 0.2
 _PAUSE: Final = 0.02
 #: The maximum length of a name in PostgreSQL, in bytes.
 _LONGEST_NAME: Final = 63
+_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_APPEND: Final = f"""
+    WITH led AS (
+        UPDATE leader SET number = $1, renewed_at = {_NOW} WHERE term = $2 AND number = $3 RETURNING term
+    )
+    INSERT INTO change SELECT mine.number, led.term, mine.at, mine.data, mine.sum
+    FROM led, unnest($4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[]) AS mine(number, at, data, sum)
+    RETURNING 1
+    """.encode()  # noqa: S608 - a constant
+_BIGINT: Final = struct.Struct("!q")
+#: The number of each type, and the binary form of a value, by the kind of a column.
+_BINARY: Final[Mapping[str, tuple[int, Callable[[Any], bytes]]]] = {
+    "boolean": (16, lambda value: b"\1" if value else b"\0"),
+    "bytes": (17, bytes),
+    "bigint": (20, _BIGINT.pack),
+    "text": (25, str.encode),
+    # The version of the form comes first.
+    "json": (3802, lambda text: b"\1" + text.encode()),
+}
+
+
+def _array(kind: str, values: Sequence[object]) -> bytes:
+    """Return the binary form of an array of values of a kind of column, as the server receives it."""
+    number, encode = _BINARY[kind]
+    parts = [struct.pack("!iiIii", 1, 1, number, len(values), 1)]
+    for value in values:
+        if value is None:
+            parts.append(b"\xff\xff\xff\xff")
+        else:
+            data = encode(value)
+            parts += (len(data).to_bytes(4, "big"), data)
+    return b"".join(parts)
 
 
 @final
@@ -58,6 +91,31 @@ class _BoundedConnection(psycopg.Connection[Any]):
 
     #: The maximum time of a call, in seconds.
     longest_call: float = 60.0
+    #: The names of the statements that the server has prepared.
+    statements: dict[bytes, bytes]
+
+    def run_prepared(self, statement: bytes, values: Sequence[bytes]) -> PGresult:
+        """Run a statement with values in their binary form. The server prepares it once.
+
+        psycopg converts the values of a cursor in Python, in many times the time that a commit can spare.
+
+        Raises:
+            psycopg.Error: the statement failed.
+        """
+        name = self.statements.get(statement)
+        if name is None:
+            name = b"ugm_%d" % len(self.statements)
+            self.pgconn.send_prepare(name, statement)
+            self._only_result()
+            self.statements[statement] = name
+        self.pgconn.send_query_prepared(name, values, [Format.BINARY] * len(values), Format.BINARY)
+        return self._only_result()
+
+    def _only_result(self) -> PGresult:
+        [result] = self.wait(generators.execute(self.pgconn))
+        if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+            raise psycopg.errors.error_from_result(result)
+        return cast("PGresult", result)
 
     def wait(self, gen: PQGen[Any], *_args: object, **_kwargs: object) -> Any:  # noqa: ANN401 - as in the base class
         """Run a call of psycopg, which yields whenever it has to wait for the socket.
@@ -98,7 +156,7 @@ class PostgresDatabase(Database):
 
     errors: ClassVar[tuple[type[Exception], ...]] = (psycopg.Error,)
     types: ClassVar[Mapping[str, str]] = {kind: names[1] for kind, names in TYPES.items()}
-    now: ClassVar[str] = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    now: ClassVar[str] = _NOW
     begin: ClassVar[str] = "BEGIN"
     begin_reading: ClassVar[str] = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
     # The only row of the leader is updated with every commit: free space in its page keeps this cheap. Compression of
@@ -111,7 +169,7 @@ class PostgresDatabase(Database):
     json_as_text: ClassVar[str] = "::text"
     reconnect_time: ClassVar[float] = 0.5
 
-    _connection: _Connection | None
+    _connection: _BoundedConnection | None
     #: Whether this process leads, so that another connection takes the lock again.
     _is_locked: bool
 
@@ -127,7 +185,7 @@ class PostgresDatabase(Database):
 
     # Connecting
 
-    def _connected(self) -> _Connection:
+    def _connected(self) -> _BoundedConnection:
         connection = self._connection
         if connection is None or connection.closed:
             connection = self._connection = self._connect()
@@ -136,11 +194,11 @@ class PostgresDatabase(Database):
                 connection.execute("SELECT pg_try_advisory_lock(%s, %s)", self._lock_numbers)
         return connection
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> _BoundedConnection:
         options: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT, **_KEEPALIVE}
-        connection = _BoundedConnection.connect(self._conninfo, autocommit=True, prepare_threshold=2, **options)
+        connection = _BoundedConnection.connect(self._conninfo, autocommit=True, prepare_threshold=None, **options)
         statement = max(1.0, self.patience)
-        connection.longest_call = statement + _EXTRA_WAIT
+        connection.longest_call, connection.statements = statement + _EXTRA_WAIT, {}
         try:
             connection.execute(
                 """
@@ -177,12 +235,9 @@ class PostgresDatabase(Database):
 
     def run(self, statement: str, values: Sequence[object] = ()) -> list[SqlRow]:
         """Run a statement and return its rows."""
-        return self._run(statement, values, prepare=False)
-
-    def _run(self, statement: str, values: Sequence[object], *, prepare: bool) -> list[SqlRow]:
         with self.translated_errors():
             cursor = self._connected().cursor(binary=True)
-            cursor.execute(statement.replace("?", "%s").encode(), values or None, prepare=prepare)
+            cursor.execute(statement.replace("?", "%s").encode(), values or None)
             return cursor.fetchall() if cursor.description else []
 
     def stream(self, name: str, statement: str, values: Sequence[object] = ()) -> Iterator[list[SqlRow]]:
@@ -195,35 +250,23 @@ class PostgresDatabase(Database):
 
     def insert(self, table: str, columns: Sequence[Column], rows: Sequence[SqlRow], more: str = "") -> None:
         """Insert many rows, as arrays of the values of each column, so that no statement takes long."""
-        arrays = ", ".join(f"?::{self._array_type(column)}" for column in columns)
+        kinds = [column.kind.removesuffix(" key").replace("key", "bigint") for column in columns]
+        arrays = ", ".join(f"${number}::{self.types[kind]}[]" for number, kind in enumerate(kinds, 1))
         statement = f"INSERT INTO {quoted(table)} ({names_of(columns)}) SELECT * FROM unnest({arrays}){more}"  # noqa: S608 - constants
         for first in range(0, len(rows), ROWS_AT_ONCE):
-            values = [list(each) for each in zip(*rows[first : first + ROWS_AT_ONCE], strict=True)]
-            for position, column in enumerate(columns):
-                if column.kind == "boolean":
-                    # SQLite has numbers.
-                    values[position] = list(map(bool, values[position]))
-            self._run(statement, values, prepare=True)
-
-    def _array_type(self, column: Column) -> str:
-        return f"{self.types[column.kind].removesuffix(' PRIMARY KEY')}[]"
+            values = zip(*rows[first : first + ROWS_AT_ONCE], strict=True)
+            with self.translated_errors():
+                self._connected().run_prepared(statement.encode(), list(map(_array, kinds, values)))
 
     def append(self, term: int, rows: Sequence[ChangeRow]) -> bool:
         """Append changes durably, in one statement, unless the term is over or another change is the last one."""
-        numbers, _, instants, contents, sums = map(list, zip(*rows, strict=True))
-        appended = self._run(
-            f"""
-            WITH led AS (
-                UPDATE leader SET number = ?, renewed_at = {self.now} WHERE term = ? AND number = ? RETURNING term
-            )
-            INSERT INTO change SELECT mine.number, led.term, mine.at, mine.data, mine.sum
-            FROM led, unnest(?::bigint[], ?::bigint[], ?::bytea[], ?::bigint[]) AS mine(number, at, data, sum)
-            RETURNING 1
-            """,  # noqa: S608 - a constant
-            [rows[-1].number, term, rows[0].number - 1, numbers, instants, contents, sums],
-            prepare=True,
-        )
-        return bool(appended)
+        numbers, _, instants, contents, sums = zip(*rows, strict=True)
+        values = [
+            *map(_BIGINT.pack, (numbers[-1], term, numbers[0] - 1)),
+            *map(_array, ("bigint", "bigint", "bytes", "bigint"), (numbers, instants, contents, sums)),
+        ]
+        with self.translated_errors():
+            return self._connected().run_prepared(_APPEND, values).ntuples > 0
 
     # The schema
 
