@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm._json_values import JsonMapping
-from ugm.partition.rows import Change
 from ugm.store.database import ALL_TABLES, SYSTEM_TABLES, Database
 from ugm.store.reader import Transaction, read_fold, read_meter, read_transactions
 from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE
@@ -44,12 +43,12 @@ class CapturedModels(NamedTuple):
 CaptureModels: TypeAlias = Callable[[], CapturedModels | None]
 
 
-class _NetChange(NamedTuple):
-    """The last row of a key."""
-
-    position: int
-    #: None if it was removed.
-    row: Any
+#: The position and the last row of a key, and whether the table of rows did not have it before.
+_NetRow: TypeAlias = tuple[int, Any, bool]
+#: Stands for a key that was not written since the last fold.
+_STORED: Final[_NetRow] = (0, None, False)
+#: The tables whose changes do not tell whether a row is new, because their old values are not stored.
+_OPAQUE: Final = frozenset(name for name, table in ROW_TABLES.items() if table.is_opaque)
 
 
 @final
@@ -111,8 +110,8 @@ class Folder:
         database = self._database
         for name, (removed, written) in _net_effect(transactions).items():
             table = ROW_TABLES[name]
-            database.delete(name, table.key, removed)
-            rows = [(position, *table.encode(key, row)) for key, (position, row) in written.items()]
+            database.delete(name, table.key, sorted(removed))
+            rows = [(position, *table.encode(key, row)) for key, (position, row, _) in written.items()]
             database.upsert(name, ALL_TABLES[name], table.key, rows)
         intervals = [one for each in transactions for one in meter.process(each.changes, each.at)]
         database.insert("usage", USAGE.columns, [USAGE.encode("", one) for one in intervals])
@@ -142,32 +141,17 @@ class Folder:
         )
 
 
-def _net_effect(transactions: Iterable[Transaction]) -> dict[str, tuple[list[str], dict[str, _NetChange]]]:
+def _net_effect(transactions: Iterable[Transaction]) -> dict[str, tuple[set[str], dict[str, _NetRow]]]:
     """Return the keys to delete first, and then the rows to write, by table."""
-    net: dict[str, dict[str, _NetChange]] = {}
-    #: The keys that may be in the table and were removed.
-    removed: dict[str, set[str]] = {}
-    born: set[tuple[str, str]] = set()
+    net: dict[str, tuple[set[str], dict[str, _NetRow]]] = {name: (set(), {}) for name in ROW_TABLES}
     for transaction in transactions:
-        for position, change in enumerate(transaction.changes, transaction.number << _POSITION_BITS):
-            table, key = change.table, change.key
-            rows = net.setdefault(table, {})
-            before = rows.get(key)
-            if change.new is None:
-                if (table, key) not in born:
-                    removed.setdefault(table, set()).add(key)
-                rows[key] = _NetChange(position, None)
-            else:
-                if before is None and _is_new(change):
-                    born.add((table, key))
-                keeps = before is not None and before.row is not None
-                rows[key] = _NetChange(before.position if before and keeps else position, change.new)
-    return {
-        table: (sorted(removed.get(table, ())), {key: one for key, one in rows.items() if one.row is not None})
-        for table, rows in net.items()
-    }
-
-
-def _is_new(change: Change) -> bool:
-    """Return whether the table of rows cannot have the key. The old values of opaque rows are not stored."""
-    return change.old is None and not ROW_TABLES[change.table].is_opaque
+        position = transaction.number << _POSITION_BITS
+        for table, key, old, new, _ in transaction.changes:
+            removed, written = net[table]
+            if new is not None:
+                before = written.get(key)
+                written[key] = (position, new, old is None) if before is None else (before[0], new, before[2])
+            elif not written.pop(key, _STORED)[2] or table in _OPAQUE:
+                removed.add(key)
+            position += 1
+    return net

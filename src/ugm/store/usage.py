@@ -12,7 +12,7 @@ integers. A thousandth of a core for one second is 1,000 of them.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias, final, get_args
 
@@ -185,65 +185,70 @@ class UsageMeter:
         found = self._current.get(application_id)
         return None if found is None else StoredUsage(found.since, found.amounts, found.owners)
 
-    def process(self, changes: Iterable[Change], at: int) -> Iterator[UsageInterval]:
-        """Yield the intervals that a list of changes at an instant ends."""
+    def process(self, changes: Iterable[Change], at: int) -> list[UsageInterval]:
+        """Return the intervals that a list of changes at an instant ends."""
+        ended: list[UsageInterval] = []
         for table, key, old, new, _ in changes:
             if table == "allocation":
-                yield from self._change(old, new, at)
+                self._change((new or old).application_id, _held(old), _held(new), at, ended)
             elif table == "application":
-                yield from self._change_application(key, new, at)
+                self._change_application(key, new, at, ended)
             elif table == "configuration":
-                yield from self._change_models(new and new.compiled, at)
+                self._change_models(new and new.compiled, at, ended)
+        return ended
 
-    def _change(self, old: Allocation | None, new: Allocation | None, at: int) -> Iterator[UsageInterval]:
-        before, after = _held(old), _held(new)
-        owner = new or old
-        if before == after or owner is None or owner.application_id not in self._current:
+    def _change(
+        self, application_id: str, before: Resource | None, after: Resource | None, at: int, ended: list[UsageInterval]
+    ) -> None:
+        current = self._current.get(application_id)
+        if current is None or before is after or before == after:
             return
-        yield from self._end(owner.application_id, at)
-        current = self._current[owner.application_id]
-        current.add(before, -1)
-        current.add(after, 1)
+        self._end(current, at, ended)
+        if before is not None:
+            current.add(before, -1)
+        if after is not None:
+            current.add(after, 1)
 
-    def _change_application(self, key: str, new: ApplicationRow | None, at: int) -> Iterator[UsageInterval]:
+    def _change_application(self, key: str, new: ApplicationRow | None, at: int, ended: list[UsageInterval]) -> None:
         self.changed.add(key)
         if new is None:
-            yield from self._end(key, at)
-            del self._current[key]
+            self._end(self._current.pop(key), at, ended)
         elif key in self._current:
             self._current[key].application = new
         else:
             self._current[key] = _CurrentUsage(new, at, self._owners(new), {})
 
-    def _change_models(self, compiled: CompiledConfig | None, at: int) -> Iterator[UsageInterval]:
-        """Yield the intervals that another configuration ends: of applications that have other owners in its models."""
+    def _change_models(self, compiled: CompiledConfig | None, at: int, ended: list[UsageInterval]) -> None:
+        """End the intervals of applications that have other owners in the models of another configuration."""
         self._models = _models_of(compiled)
-        for name, current in self._current.items():
+        for current in self._current.values():
             owners = self._owners(current.application)
             if owners != current.owners:
-                yield from self._end(name, at)
+                self._end(current, at, ended)
                 current.owners = owners
 
     def _owners(self, row: ApplicationRow) -> Owners:
         claim = Claim("", row.application_id, Resource(), row.queue_path, row.user, row.tags)
         return tuple(owner for model in self._models for owner in model.owners(claim))
 
-    def _end(self, application_id: str, at: int) -> Iterator[UsageInterval]:
-        current = self._current[application_id]
-        since, current.since = current.since, at
-        self.changed.add(application_id)
+    def _end(self, current: _CurrentUsage, at: int, ended: list[UsageInterval]) -> None:
+        since, current.since, row = current.since, at, current.application
+        self.changed.add(row.application_id)
         if at > since and current.amounts:
-            row, amounts = current.application, {name: each * (at - since) for name, each in current.amounts.items()}
+            amounts = {name: each * (at - since) for name, each in current.amounts.items()}
             first_group = row.user.groups[0] if row.user.groups else None
-            yield UsageInterval(
-                application_id, row.user.name, row.queue_path, row.group or None, since, at, amounts, current.owners,
-                first_group,
+            interval = UsageInterval(
+                row.application_id, row.user.name, row.queue_path, row.group or None, since, at, amounts,
+                current.owners, first_group,
             )  # fmt: skip
+            ended.append(interval)
 
-    def finish(self, at: int) -> Iterator[UsageInterval]:
-        """Yield the intervals that have not ended, up to an instant."""
-        for application_id in self._current:
-            yield from self._end(application_id, at)
+    def finish(self, at: int) -> list[UsageInterval]:
+        """Return the intervals that have not ended, up to an instant."""
+        ended: list[UsageInterval] = []
+        for current in self._current.values():
+            self._end(current, at, ended)
+        return ended
 
 
 def _models_of(compiled: CompiledConfig | None) -> list[ReportingModel]:
@@ -251,12 +256,9 @@ def _models_of(compiled: CompiledConfig | None) -> list[ReportingModel]:
     return [model for model in models if isinstance(model, ReportingModel)]
 
 
-#: The usage of an allocation that does not count.
-_NOTHING: Final = Resource()
-
-
-def _held(allocation: Allocation | None) -> Resource:
-    return _NOTHING if allocation is None or allocation.state is AllocationState.PENDING else allocation.usage
+def _held(allocation: Allocation | None) -> Resource | None:
+    """Return the usage that counts; None for none."""
+    return None if allocation is None or allocation.state is AllocationState.PENDING else allocation.usage
 
 
 # Reports
