@@ -225,13 +225,13 @@ class Allocation(NamedTuple):
     @property
     def request(self) -> AllocationRequest:
         """The request for the allocation."""
-        made = AllocationRequest(*[getattr(self, name) for name in AllocationRequest._fields])
+        made = AllocationRequest._make((*self[:3], *self[4:7], *self[8:]))
         return made if self.assign is None else made._replace(usage=self.requested_usage)
 
     def granted(self, now: int) -> Allocation:
         """Return a pending allocation as it is held if it is granted now."""
         until = None if self.duration is None else now + self.duration
-        return self._replace(state=AllocationState.HELD, until=until)
+        return Allocation._make((*self[:3], AllocationState.HELD, *self[4:7], until, *self[8:]))
 
     def difference(self, other: Allocation) -> tuple[str, object, object] | None:
         """Return the first property in which the requests of two allocations differ, with both values; None for none.

@@ -85,8 +85,9 @@ class CheckedArguments:
         require_exact_name("allocation_id", request.allocation_id)
         application = self.require_application(request.application_id)
         made = allocation_of(request, state, self.now([request], now))
-        # The name in the ledger is an exact `str`.
-        row = self.assigned(application, made._replace(application_id=application.row.application_id), replaces)
+        if type(made.application_id) is not str:
+            made = made._replace(application_id=application.row.application_id)
+        row = self.assigned(application, made, replaces)
         self.request_vector(row.usage)
         return row
 
