@@ -133,7 +133,7 @@ class ApplicationLifecycle(AdmissionPart):
         placement = state.place(submission)
         if placement.queue_path is None:
             return placement
-        queue = state.create_queue(canonical_path(placement.queue_path))
+        queue = state.create_queue(placement.queue_path)
         self._set_quota(queue, quota)
         state.add_application(submission, queue, gang_style)
         return placement

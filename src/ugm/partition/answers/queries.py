@@ -233,8 +233,7 @@ class SubjectQueries(AdmissionPart):
         placement = self._state.place(submission)
         if placement.queue_path is None:
             return lambda: SubmissionReport(placement, Explanation(Decision()))
-        path = canonical_path(placement.queue_path)
-        subject = UserInQueue(submission.user, path, submission.tags, quota)
+        subject = UserInQueue(submission.user, placement.queue_path, submission.tags, quota)
         explanation = self.explain(subject, _NOTHING._replace(usage=usage, duration=duration), max_holders)
         return lambda: SubmissionReport(placement, explanation())
 

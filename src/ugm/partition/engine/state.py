@@ -26,7 +26,6 @@ from ugm.arguments import require_vector
 from ugm.counters import RequestVector, leaf_to_root
 from ugm.decision import Violation, already_exceeded
 from ugm.engine_lock import EngineLock
-from ugm.identity import canonical_path
 from ugm.model import RankingModel
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.application import Application, ApplicationState, PendingUsage
@@ -357,7 +356,7 @@ class PartitionState(Ledger):
         counted = self.pending_usage
         if counted is None or placement.queue_path is None:
             return placement
-        violations = counted.of_submission(canonical_path(placement.queue_path), submission.user)
+        violations = counted.of_submission(placement.queue_path, submission.user)
         return Placement(None, placement.trials, False, violations) if violations else placement  # noqa: FBT003 - a tuple
 
     def count_pending(self) -> None:

@@ -168,7 +168,7 @@ class UsedParts:
 
     def forget(self, queue_path: str) -> None:
         """Compute the parts of a queue and of those above it again, because their usage changes."""
-        for path in ancestors(queue_path):
+        for path in ancestors(queue_path) if self._known else ():
             self._known.pop(path, None)
 
     def forget_all(self) -> None:
