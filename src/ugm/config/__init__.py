@@ -13,71 +13,15 @@ from typing import TYPE_CHECKING
 
 from ugm._lazy import on_first_use
 from ugm.config.text import Review, dump_config, load_config, parse_config, review_config, review_file
-from ugm.configuration import (
-    BudgetConfig,
-    ChildTemplate,
-    ElasticConfig,
-    ElasticGroupConfig,
-    Extensions,
-    FairShareConfig,
-    FilterConfig,
-    GroupSource,
-    LimitConfig,
-    LimitExtensions,
-    NodeSortPolicy,
-    PartitionConfig,
-    PlacementRule,
-    PreemptionConfig,
-    QueueConfig,
-    QueueResources,
-    QuotaNodeConfig,
-    QuotaTreeConfig,
-    QuotaTreeDocument,
-    QuotaTreeRules,
-    ScheduledLimit,
-    SchedulerConfig,
-    ThresholdConfig,
-    UserGroupResolver,
-)
+from ugm.configuration import scheduler
+from ugm.configuration.scheduler import *  # noqa: F403 - its `__all__` has the public values
 
 if TYPE_CHECKING:
     from ugm.config.export import Exported, LeftOut, export_config
 
-__all__ = [
-    "BudgetConfig",
-    "ChildTemplate",
-    "ElasticConfig",
-    "ElasticGroupConfig",
-    "Exported",
-    "Extensions",
-    "FairShareConfig",
-    "FilterConfig",
-    "GroupSource",
-    "LeftOut",
-    "LimitConfig",
-    "LimitExtensions",
-    "NodeSortPolicy",
-    "PartitionConfig",
-    "PlacementRule",
-    "PreemptionConfig",
-    "QueueConfig",
-    "QueueResources",
-    "QuotaNodeConfig",
-    "QuotaTreeConfig",
-    "QuotaTreeDocument",
-    "QuotaTreeRules",
-    "Review",
-    "ScheduledLimit",
-    "SchedulerConfig",
-    "ThresholdConfig",
-    "UserGroupResolver",
-    "dump_config",
-    "export_config",
-    "load_config",
-    "parse_config",
-    "review_config",
-    "review_file",
-]
+__all__ = ["Exported", "LeftOut", "Review", "dump_config", "export_config", "load_config", "parse_config"]
+__all__ += ["review_config", "review_file"]
+__all__ += scheduler.__all__
 
 _load, _names = on_first_use(__name__, {"ugm.config.export": "Exported LeftOut export_config"})
 

@@ -13,9 +13,7 @@ from ugm.identity import ROOT, is_text
 from ugm.resources import Resource
 
 __all__ = [
-    "COUNTED_FIELDS",
     "DEFAULT_PARTITION",
-    "RESERVATION",
     "AcceptedNames",
     "BudgetCarry",
     "BudgetConfig",
@@ -28,14 +26,12 @@ __all__ = [
     "Extensions",
     "FairShareConfig",
     "FilterConfig",
-    "Finding",
     "GroupSource",
     "GroupSourceKind",
     "LimitConfig",
     "LimitExtensions",
     "NodeSortPolicy",
     "PartitionConfig",
-    "Path",
     "PlacementRule",
     "PreemptionConfig",
     "QueueConfig",
@@ -48,8 +44,6 @@ __all__ = [
     "SchedulerConfig",
     "ThresholdConfig",
     "UserGroupResolver",
-    "require_thresholds",
-    "threshold_findings",
 ]
 
 
