@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from typing import Final
 
@@ -11,12 +11,22 @@ import pytest
 from support.partition_fixtures import Licences
 from ugm import Partition, Resource, UserGroup
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig, QueueResources
+from ugm.identity import ancestors
 from ugm.model import QuotaModel
-from ugm.partition import AllocationRequest, Head, Reservation
+from ugm.partition import Allocation, AllocationRequest, Head, Reservation
 
 NAMES: Final = ("memory", "vcore")
 USERS: Final = (UserGroup("ana", ("dev",)), UserGroup("ben", ("ops", "dev")), UserGroup("eva"))
 RESERVES: Final = {"ugm.reservation": "enabled"}
+PRIORITY_FIRST: Final = "application.sort.priority"
+#: The properties of queues that concern the order, with values to choose from.
+SORTING: Final = {
+    "application.sort.policy": ("fifo", "fair"),
+    PRIORITY_FIRST: ("enabled", "disabled"),
+    "priority.offset": ("-5", "1", "5"),
+    "priority.policy": ("default", "fence"),
+    "ugm.queue.sort.policy": ("fifo", "fair"),
+}
 
 #: An operation on a partition; it has the same effect on its copy.
 Operation = Callable[[Partition], object]
@@ -52,13 +62,23 @@ def random_queue(rng: Random, name: str, depth: int, *, plain: bool) -> QueueCon
             max=None if name == "root" or rng.random() < 0.5 else Resource(memory=rng.randint(4, 9)),
         ),
         max_applications=0 if plain or rng.random() < 0.8 else rng.randint(1, 3),
-        properties=RESERVES if reserves else {},
+        properties={
+            **(RESERVES if reserves else {}),
+            **{key: rng.choice(values) for key, values in SORTING.items() if rng.random() < 0.2},
+        },
         limits=() if plain or rng.random() < 0.4 else random_limits(rng),
         queues=tuple(
             random_queue(rng, f"q{number}", depth - 1, plain=plain)
             for number in range(rng.randint(1, 3) if depth else 0)
         ),
     )
+
+
+def properties_below(queue: QueueConfig, path: str = "root") -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield the properties of a queue and of those below it by path."""
+    yield path, queue.properties
+    for child in queue.queues:
+        yield from properties_below(child, f"{path}.{child.name}")
 
 
 class History:
@@ -73,6 +93,9 @@ class History:
         self.size = Resource(memory=rng.randint(6, 14), vcore=rng.randint(6, 14))
         self.partition = self.fresh(lambda: self.now)
         self.promised: dict[str, int] = {}
+        self.properties = dict(properties_below(self.config.root))
+        #: The queues of the applications.
+        self.paths: dict[str, str] = {}
 
     def fresh(self, clock: Callable[[], int]) -> Partition:
         """Return a partition at the beginning of the history."""
@@ -99,6 +122,7 @@ class History:
         self.number += 1
         leaves = [path for path in self.partition.queue_paths() if self.partition.queue_alone(path).is_leaf]  # type: ignore[union-attr] # it exists
         name, user, path = f"a{self.number:03}", rng.choice(USERS), rng.choice(leaves)
+        self.paths[name] = path
         self.do(lambda p: p.submit(name, user, path))
         for number in range(rng.randint(1, 2)):
             amounts = {"memory": rng.choice([1, 1, 2, 5, 7]), "vcore": rng.choice([0, 1, 3, 6])}
@@ -129,6 +153,7 @@ class History:
             self.done.append((self.now, lambda p, one=head.request: one_turn(p, one)))  # type: ignore[misc] # the loop variable
             if decision:
                 self.require_feasible()
+                self.forget_passed(head.request.allocation_id)
             elif decision.violations[0].kind == "reservation":
                 assert before
                 self.require_harmful(head)
@@ -169,12 +194,36 @@ class History:
             return reservations[0].allocation_id
         return None
 
+    def forget_passed(self, name: str) -> None:
+        """Forget the promises to requests with a lower priority than one that is granted or has a reservation."""
+        self.promised = {one: start for one, start in self.promised.items() if not self.comes_before(name, one)}
+
+    def comes_before(self, name: str, reserved: str) -> bool:
+        """Return whether a request has a higher priority than another one where their queues part."""
+        paths = [list(ancestors(self.paths[one.partition(".")[0]])) for one in (name, reserved)]
+        shared = [path for path in paths[0] if path in paths[1]]
+        if next((word for path in shared if (word := self.properties[path].get(PRIORITY_FIRST))), "") == "disabled":
+            return False
+        one, other = (self.priority(path for path in lineage if path not in shared) for lineage in paths)
+        return one > other
+
+    def priority(self, paths: Iterable[str]) -> int:
+        """Return the priority of a request from the properties of its queues, the lowest queue first."""
+        found = 0
+        for properties in map(self.properties.__getitem__, paths):
+            fenced = properties.get("priority.policy") == "fence"
+            found = int(properties.get("priority.offset", "0")) + (0 if fenced else found)
+        return found
+
     def follow_promises(self) -> None:
         """Check that no start is later than before, and that a request whose start has come was granted."""
-        pending = {one.allocation_id for one in self.partition.allocations() if one.state == "pending"}
         current = {one.allocation_id: one.start for one in self.partition.reservations()}
+        for name in current:
+            self.forget_passed(name)
         for name, promise in list(self.promised.items()):
-            if name not in pending:
+            row = self.partition.allocation(name)
+            assert row is not None
+            if row.state == "held" or (name not in current and self.is_blocked_otherwise(row)):
                 del self.promised[name]
             else:
                 start = current[name]
@@ -184,6 +233,11 @@ class History:
         self.promised.update({name: start for name, start in current.items() if start is not None})
         copy, _ = self.copy()
         assert copy.reservations() == self.partition.reservations()
+
+    def is_blocked_otherwise(self, row: Allocation) -> bool:
+        """Return whether a quota model or a limit of its user or group denies a request."""
+        decision = self.partition.check(row.application_id, row.usage, duration=row.duration)
+        return any(one.kind != "queue" for one in decision.violations)
 
     def run(self) -> int:
         """Run the history, and return the number of promised starts."""

@@ -107,8 +107,8 @@ class Gauge:
     #: The amounts beyond the guarantee times seconds, up to a second.
     borrowed: int = 0
     _counted_until: int = 0
-    #: The job classes that wait for the gauge, with the amount that each job needs.
-    waiting: dict[JobClass, int] = field(default_factory=dict)
+    #: The job classes that wait for the gauge, by the amount that each job needs.
+    waiting: dict[int, dict[JobClass, None]] = field(default_factory=dict)
 
     def change(self, now: int, amount: int) -> None:
         """Change the usage at a second."""
@@ -122,7 +122,8 @@ class Gauge:
     def with_room(self) -> list[JobClass]:
         """Return the classes that wait for the gauge and for which it is known to have room."""
         free = self.configured.limit - self.used
-        return [one for one, amount in self.waiting.items() if amount <= free] if self.is_exact else []
+        found = [classes for amount, classes in self.waiting.items() if amount <= free] if self.is_exact else []
+        return [*chain.from_iterable(found)]
 
 
 @final
@@ -141,8 +142,9 @@ class JobClass:
     guarantees: list[tuple[Gauge, int]] = field(default_factory=list)
     #: The waiting jobs by application id.
     waiting: dict[str, None] = field(default_factory=dict)
-    #: The gauge that the jobs wait for; None if none waits.
+    #: The gauge that the jobs wait for, None if none waits; and the amount that each needs.
     awaited: Gauge | None = None
+    _needed: int = 0
     #: The second up to which the waiting time has been counted.
     counted_until: int = 0
     #: The limits that a single job exceeds, so that jobs of this class are rejected; empty if there are none.
@@ -178,13 +180,16 @@ class JobClass:
     def wait_for(self, gauge: Gauge, amount: int) -> None:
         """Wait for a gauge in place of the former one."""
         self.stop_waiting()
-        self.awaited = gauge
-        gauge.waiting[self] = amount
+        self.awaited, self._needed = gauge, amount
+        gauge.waiting.setdefault(amount, {})[self] = None
 
     def stop_waiting(self) -> None:
         """Wait for no gauge."""
         if self.awaited is not None:
-            del self.awaited.waiting[self]
+            waiting = self.awaited.waiting
+            del waiting[self._needed][self]
+            if not waiting[self._needed]:
+                del waiting[self._needed]
         self.awaited = None
 
 

@@ -270,21 +270,20 @@ class Replay:
     def run(self, until: int | None) -> None:
         """Replay all jobs, to the second *until*, or until no job runs and none will start."""
         last = NEVER if until is None else until
-        while self._continues() and (second := self._next_event()) <= last:
-            self._go_to(second)
+        while True:
+            end, change, submission = self._next_end(), self._next_change(), NEVER
+            if self._next_job is not None:
+                submission = max(self._next_job.submit_time, self.now)
+            second = min(end, change, submission)
+            if second > last or (submission is NEVER and not self.running and self._is_over(second)):
+                break
+            self._go_to(second, is_end=second == end, is_change=second == change)
         if until is not None:
             self._move_to(until)
 
-    def _continues(self) -> bool:
-        """Return whether a job arrives or runs, or may start when limits change or budgets are renewed."""
-        if self.running or self._next_job is not None:
-            return True
-        return bool(self.waiting) and self._next_event() - self._last_event < _PATIENCE
-
-    def _next_event(self) -> int:
-        """Return the second at which something happens next; `NEVER` or later for none."""
-        submitted = NEVER if self._next_job is None else max(self._next_job.submit_time, self.now)
-        return min(self._next_end(), submitted, self._next_change())
+    def _is_over(self, second: int) -> bool:
+        """Return whether no job will start, not even at the next second at which limits change."""
+        return not self.waiting or second - self._last_event >= _PATIENCE
 
     def _next_end(self) -> int:
         ends, running = self._ends, self.running
@@ -312,16 +311,14 @@ class Replay:
             self._budgets.watch()
             self._timeline.now = second
 
-    def _go_to(self, second: int) -> None:
+    def _go_to(self, second: int, *, is_end: bool, is_change: bool) -> None:
         """Let happen what happens first at the second of the next event."""
-        is_change = second == self._next_change()
         if is_change:
             self._changes += 1
             self._move_to(second - 1)
             self._budgets.close_periods()
-        is_round = is_change or second == self._next_end()
         self._move_to(second)
-        if is_round:
+        if is_end or is_change:
             while self._next_end() == second:
                 name = heappop(self._ends)[2]
                 self.partition.remove(name)
