@@ -10,12 +10,13 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
+from math import inf
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -43,7 +44,6 @@ from ugm.server.interface.schemas import description
 from ugm.server.metrics.table import descriptions
 from ugm.server.views import decisions, models, objects, server, usage, utilization, waiting
 from ugm.server.views.usage import earlier_changes
-from ugm.store import StoreError
 from ugm.store.reader import StoreLocation
 
 if TYPE_CHECKING:
@@ -140,17 +140,30 @@ def create_app(  # noqa: PLR0913 - one for each option
     }
     counts = deque[tuple[float, int]](maxlen=_COUNTS)
     state = ServerState(served, configurations, read_only, clock(), counts)
-    work = [_Work(_COUNT_SECONDS, state.count_applications)]
-    work += [_Work(_CHECK_SECONDS, partial(models.log_crossings, name, one)) for name, one in watches.items()]
+    work: list[tuple[float, Callable[[], object]]] = [(_COUNT_SECONDS, state.count_applications)]
+    work += [(_CHECK_SECONDS, partial(models.log_crossings, name, one)) for name, one in watches.items()]
+    # Once.
+    work += [(inf, partial(_load_earlier, one, configurations)) for one in served.values()]
     if stores or services:
-        work.append(_Work(_CHECK_SECONDS, configurations.compare, _earlier(stores, history, configurations)))
+        work.append((_CHECK_SECONDS, configurations.compare))
     if watch is not None:
-        work.append(_Work(watch, lambda: configurations.reload_if_changed()))  # noqa: PLW0108 - tests replace it
+        work.append((watch, lambda: configurations.reload_if_changed()))  # noqa: PLW0108 - tests replace it
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(_repeat(*one)) for one in work]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
     dispatcher = RequestDispatcher(state, tokens, audit, limits, clock)
     app = Starlette(
         routes=_paths(dispatcher, _metrics_endpoint(metrics, configurations)),
         exception_handlers={HTTPException: routing_error_response, Exception: failure_response},
-        lifespan=_lifespan(work),
+        lifespan=lifespan,
     )
     app.add_middleware(GZipMiddleware, minimum_size=_LEAST_COMPRESSED, compresslevel=1)
 
@@ -240,60 +253,25 @@ def _server_metrics(configurations: Configurations) -> Iterator[str]:
 # Periodic work
 
 
-class _Work(NamedTuple):
-    """A function that is called in a thread again and again while the server runs."""
-
-    #: Seconds between two calls.
-    interval: float
-    function: Callable[[], object]
-    #: Called once, before the first call; None for nothing.
-    prepare: Callable[[], object] | None = None
-
-    async def repeat(self) -> None:
-        """Call the function until the task is cancelled."""
-        if self.prepare is not None:
-            await asyncio.to_thread(self.prepare)
-        has_failed = False
-        while True:
-            try:
-                await asyncio.to_thread(self.function)
-                has_failed = False
-            except Exception as error:
-                # For example, the leader of a service cannot be reached. Only the first of several failures is logged.
-                if not has_failed:
-                    _LOGGER.warning("periodic work failed: %s", error, exc_info=not isinstance(error, UgmError))
-                has_failed = True
-            await asyncio.sleep(self.interval)
-
-
-def _earlier(
-    stores: Mapping[str, StoreLocation], histories: Mapping[str, History], configurations: Configurations
-) -> Callable[[], None]:
-    """Return a function that reads what the stores of partitions tell about the time before the server started."""
-
-    def load() -> None:
-        for name, location in stores.items():
-            try:
-                times, changed = earlier_changes(location)
-            except StoreError as error:
-                _LOGGER.warning("the history begins now, because the store cannot be read: %s", error)
-                continue
-            configurations.add_earlier(name, changed)
-            if name in histories:
-                histories[name].add_earlier(times)
-
-    return load
-
-
-def _lifespan(work: Sequence[_Work]) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
-    @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(one.repeat()) for one in work]
+async def _repeat(interval: float, function: Callable[[], object]) -> None:
+    """Call a function in a thread again and again, until the task is cancelled."""
+    has_failed = False
+    while True:
         try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.to_thread(function)
+            has_failed = False
+        except Exception as error:
+            # For example, the leader of a service cannot be reached. Only the first of several failures is logged.
+            if not has_failed:
+                _LOGGER.warning("periodic work failed: %s", error, exc_info=not isinstance(error, UgmError))
+            has_failed = True
+        await asyncio.sleep(interval)
 
-    return lifespan
+
+def _load_earlier(served: ServedPartition, configurations: Configurations) -> None:
+    """Read what the store of a partition tells about the time before the server started."""
+    if served.store is not None:
+        times, changed = earlier_changes(served.store)
+        configurations.add_earlier(served.name, changed)
+        if served.history is not None:
+            served.history.add_earlier(times)

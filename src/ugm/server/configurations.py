@@ -143,8 +143,6 @@ class Configurations:
         self._audit: Final = audit or AuditLog(clock)
         #: Held during a replacement: two at a time could leave the partitions with different configurations.
         self._writing: Final = Lock()
-        #: Held while the partitions are changed one after the other, so that no reader gets a mix.
-        self._swapping: Final = Lock()
         #: The state of the file when it was read last, and the files that it includes.
         self._inclusions: tuple[object, tuple[str, ...]] = (None, ())
         self._file_state = self._read_file_state()
@@ -158,8 +156,7 @@ class Configurations:
 
     def config_in_force(self) -> SchedulerConfig:
         """Return the configuration in force."""
-        with self._swapping:
-            found = {name: partition.config for name, partition in self._partitions.items()}
+        found = {name: partition.config for name, partition in self._partitions.items()}
         configs = (
             _empty_config(name) if config is None else replace(config, name=name) for name, config in found.items()
         )
@@ -280,9 +277,8 @@ class Configurations:
             changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
             if not confirm:
                 self._require_no_risks(chosen)
-            with self._swapping:
-                for name, config in chosen.items():
-                    self._partitions[name].configure(config, actor.author(source))
+            for name, config in chosen.items():
+                self._partitions[name].configure(config, actor.author(source))
         return changed
 
     def _require_no_risks(self, chosen: Mapping[str, PartitionConfig]) -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from ugm import UgmError
 from ugm.server.configurations import Actor, Configurations
-from ugm.server.http.payloads import ApiError
 
 if TYPE_CHECKING:
     # They belong to an extra.
@@ -141,7 +140,5 @@ async def _reload(configurations: Configurations) -> None:
     except UgmError:
         # Already logged, with all problems.
         return
-    except ApiError as error:
-        _LOGGER.warning("%s", error)
     except Exception:
         _LOGGER.exception("reloading the configuration failed")

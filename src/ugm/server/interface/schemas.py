@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
+from http import HTTPStatus
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -341,20 +342,8 @@ _CACHING: Final = {
     "Ugm-As-Of": {"description": "The seconds since 1970 before the data were read.", "schema": _NUMBER},
 }
 _RETRY: Final = {"Retry-After": {"description": "The seconds to wait.", "schema": _NUMBER}}
-_ERRORS: Final = {
-    "400": "The request is malformed.",
-    "401": "The token is missing or wrong.",
-    "403": "The server does not allow any client to do this, or the request was caused by a page of another site.",
-    "404": "An object that the request names does not exist.",
-    "408": "The body arrived too slowly.",
-    "409": "The request conflicts with the state of the server or partition.",
-    "413": "The request is too large.",
-    "415": "The media type, charset or encoding of the body is not the documented one.",
-    "421": "The server does not answer requests for the host in the request.",
-    "422": "The request cannot be carried out as it is, for example because a configuration has problems.",
-    "503": "Too many requests are waiting, or the store or leader of the partition cannot be used now. A change may or "
-    "may not have taken effect.",
-}
+#: The statuses of errors.
+_ERRORS: Final = ("400", "401", "403", "404", "408", "409", "413", "415", "421", "422", "503")
 
 
 class ConfigProblem(TypedDict):
@@ -421,12 +410,12 @@ def description(server: str, routes: Iterable[Route]) -> dict[str, object]:
             "schemas": {**schemas.components, **components},
             "responses": {
                 f"{error['$ref'].rpartition('/')[2]}{code}": {
-                    "description": text,
+                    "description": f"{HTTPStatus(int(code)).phrase}; the code says why.",
                     "content": {media_type: {"schema": error}},
                     **({"headers": _RETRY} if code == "503" else {}),
                 }
                 for error, media_type in errors
-                for code, text in _ERRORS.items()
+                for code in _ERRORS
             },
             "securitySchemes": {name: {"type": "http", "scheme": "bearer"} for name in TOKEN_NAMES.values()},
         },

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import StringIO
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
@@ -25,10 +25,10 @@ from ugm.server.http.payloads import ApiError, Payload
 from ugm.server.interface.route import PARTITION, Routes, ServedPartition
 from ugm.server.interface.schemas import Name
 from ugm.server.views.model_trees import trees_of
-from ugm.store import StoreReader, UsageQuery, UsageRow
+from ugm.store import StoreReader, UsageQuery
 from ugm.store.reader import StoreLocation
 
-__all__ = ["RANGES", "ROUTES", "UsageSeries", "earlier_changes", "usage_series"]
+__all__ = ["RANGES", "ROUTES", "earlier_changes"]
 
 #: The length of each range of time until now, and of the steps in it, in seconds.
 RANGES: Final = {"hour": (3600, 60), "day": (86_400, 900), "week": (604_800, 7200)}
@@ -38,69 +38,40 @@ _ELASTIC: Final = "elastic"
 _MOST_CHANGES: Final = 100_000
 
 
-class UsageSeries(NamedTuple):
-    """The usage of a subject in the steps of a range of time."""
-
-    #: The length of a step in seconds. The last step is not complete.
-    step: int
-    #: The beginnings of the steps, in seconds since 1970.
-    times: tuple[int, ...]
-    #: The averages in base units, by resource; None for steps of which usage is no longer known.
-    usage: Mapping[str, list[int | None]]
-
-
-def usage_series(
-    location: StoreLocation, at: float, kind: str, tree: str, name: str, chosen: tuple[int, int]
-) -> UsageSeries:
-    """Return the average usage of a subject in each step of a range.
+def _series(
+    location: StoreLocation, at: float, query: UsageQuery, span: int, step: int
+) -> tuple[tuple[int, ...], Mapping[str, list[int | None]]]:
+    """Return the usage that a query finds in each step of a range of time.
 
     Args:
         location: the store.
         at: the end of the range, in seconds since 1970.
-        kind: ``group``, ``queue``, ``tree_node`` or ``user``. A queue includes the queues below it, and so do nodes.
-        tree: the tree of nodes.
-        name: the name of the subject.
-        chosen: one of `RANGES`.
+        query: finds the rows, such as one for each queue below a queue.
+        span: the length of the range in seconds.
+        step: the length of a step in seconds. The last step is not complete.
+
+    Returns:
+        The beginnings of the steps, in seconds since 1970, and the averages in base units by resource; None for steps
+        of which usage is no longer known.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    span, step = chosen
     with StoreReader(location) as reader:
         now = max(0, round(at * 1000))
         first = max(0, now // 1000 // step * step - span)
         known = reader.usage_since
         begin = max(first, -(-known // 1000))
-        query = _query(kind, tree, name)._replace(since=begin, period=step)
-        rows = reader.usage(query, now) if begin * 1000 < now else ()
+        rows = reader.usage(query._replace(since=begin, period=step), now) if begin * 1000 < now else ()
     times = tuple(range(first, max(first + 1, -(-now // 1000)), step))
+    unknown = [None if (at + step) * 1000 <= known else 0 for at in times]
     usage: dict[str, list[int | None]] = {}
     for row in rows:
-        _add(usage, times, step, known, row)
-    return UsageSeries(step, times, usage)
-
-
-def _query(kind: str, tree: str, name: str) -> UsageQuery:
-    """Return a query for the usage of a subject; that of a queue has one row for each queue below."""
-    match kind:
-        case "queue":
-            return UsageQuery("queue", queue=name)
-        case "tree_node" if tree == _ELASTIC:
-            return UsageQuery("elastic-group", names={name})
-        case "tree_node":
-            return UsageQuery("quota-node", names={f"{tree}/{name}"})
-        case _:
-            return UsageQuery("group" if kind == "group" else "user", names={name})
-
-
-def _add(usage: dict[str, list[int | None]], times: tuple[int, ...], step: int, known: int, row: UsageRow) -> None:
-    """Add the average of a row to the usage of a subject."""
-    index, length = int(row.begin) // step - times[0] // step, round((row.end - row.begin) * 1000)
-    for resource, total in row.amounts.items():
-        column = usage.get(resource)
-        if column is None:
-            column = usage[resource] = [None if (at + step) * 1000 <= known else 0 for at in times]
-        column[index] = (column[index] or 0) + total // length
+        index, length = int(row.begin) // step - first // step, round((row.end - row.begin) * 1000)
+        for resource, total in row.amounts.items():
+            column = usage.setdefault(resource, list(unknown))
+            column[index] = (column[index] or 0) + total // length
+    return times, dict(sorted(usage.items()))
 
 
 def earlier_changes(location: StoreLocation) -> tuple[WorkTimes, list[tuple[float, ConfigurationChanged]]]:
@@ -153,12 +124,26 @@ class Subject(Struct, forbid_unknown_fields=True):
         except RequestError as error:
             raise ApiError(404, "queue-unknown", str(error)) from None
 
-    def series(self, served: ServedPartition) -> UsageSeries:
-        """Return the usage over time."""
-        name, tree = self.stored, self.tree if self.kind == "tree_node" else ""
+    @property
+    def query(self) -> UsageQuery:
+        """The query for the usage; a queue includes the queues below it, and so do nodes."""
+        name = self.stored
+        match self.kind:
+            case "queue":
+                return UsageQuery("queue", queue=name)
+            case "tree_node" if self.tree == _ELASTIC:
+                return UsageQuery("elastic-group", names={name})
+            case "tree_node":
+                return UsageQuery("quota-node", names={f"{self.tree}/{name}"})
+            case _:
+                return UsageQuery("group" if self.kind == "group" else "user", names={name})
+
+    def series(self, served: ServedPartition) -> tuple[tuple[int, ...], Mapping[str, list[int | None]]]:
+        """Return the beginnings of the steps, and the usage in each."""
+        query = self.query
         if served.store is None:
             raise ApiError(404, "store-missing", "the partition has no store, so its usage over time is not known")
-        return usage_series(served.store, served.now(), self.kind, tree, name, RANGES[self.range])
+        return _series(served.store, served.now(), query, *RANGES[self.range])
 
     def limits(self, served: ServedPartition) -> dict[str, int]:
         """Return the present limits."""
@@ -203,20 +188,20 @@ class UsageHistory:
 @ROUTES.get(_PATH)
 def usage_history(served: ServedPartition, *, query: Subject) -> UsageHistory:
     """Return the usage of a queue, user, group or node of a tree in the last hour, day or week, and its limits."""
-    series, limits = query.series(served), query.limits(served)
-    usage = dict(sorted(series.usage.items()))
-    return UsageHistory(query.kind, query.name, query.range, series.step, served.now(), series.times, usage, limits)
+    times, usage = query.series(served)
+    own = query.kind, query.name, query.range, RANGES[query.range][1]
+    return UsageHistory(*own, served.now(), times, usage, query.limits(served))
 
 
 @ROUTES.get(f"{_PATH}.csv", media_types=("text/csv",))
 def usage_history_csv(served: ServedPartition, *, query: Subject) -> Annotated[Payload, str]:
     """Return the same usage as CSV: one row for each step and resource. Amounts are in base units."""
-    series, text = query.series(served), StringIO()
+    (times, usage), text = query.series(served), StringIO()
     writer = csv.writer(text)
     writer.writerow(["time", "resource", "unit", "usage"])
-    for resource, column in sorted(series.usage.items()):
+    for resource, column in usage.items():
         unit = _CSV_UNITS.get(resource, "units")
-        for at, value in zip(series.times, column, strict=True):
+        for at, value in zip(times, column, strict=True):
             time = datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
             writer.writerow([time, resource, unit, "" if value is None else value])
     return Payload(200, text.getvalue().encode(), "text/csv; charset=utf-8")
