@@ -23,7 +23,6 @@ from ugm._json_values import Json, JsonObject
 from ugm.partition import AbstractPartition, Admission, AllocationRequest, GangStyle
 from ugm.partition.interface.operations import OPERATION_KINDS, Kind, Role
 from ugm.queues import Placement
-from ugm.resources import Resource
 from ugm.server.http.payloads import ApiError, plain
 from ugm.server.interface.route import PARTITION, Call, Route, Routes, ServedPartition
 from ugm.server.interface.schemas import (
@@ -40,7 +39,7 @@ from ugm.server.interface.schemas import (
 )
 from ugm.service.protocol.values import ANNOTATIONS
 
-__all__ = ["NAMES", "ROUTES", "Grant"]
+__all__ = ["NAMES", "ROUTES", "AllocationIds"]
 
 #: The methods for schedulers that are no operations over REST, or have an endpoint of their own.
 _OTHERS: Final = frozenset(
@@ -65,30 +64,6 @@ _FIELDS: Final[Mapping[str, Any]] = {
     "now": Seconds | None,
     "priority": Priority,
 }
-
-
-class Grant(TypedDict):
-    """A decision."""
-
-    allowed: bool
-    can_wait: bool
-    violations: list[Any]
-    evictions: list[str]
-    assign: Resource | None
-    text: str
-    summary: str
-    for_people: str
-
-
-class Submission(TypedDict):
-    """A placement."""
-
-    placed: bool
-    queue_path: str | None
-    creates: bool
-    trials: list[Object]
-    violations: list[Any]
-    text: str
 
 
 class Existence(TypedDict):
@@ -117,12 +92,7 @@ class Batch(TypedDict):
 
 
 #: The classes of results in JSON, by the annotation of the method; others are as `to_dict` returns them.
-_RESULTS: Final[Mapping[Any, Any]] = {
-    Decision: Grant,
-    Placement: Submission,
-    bool: Existence,
-    tuple[str, ...]: AllocationIds,
-}
+_RESULTS: Final[Mapping[Any, Any]] = {bool: Existence, tuple[str, ...]: AllocationIds}
 
 
 def _result(value: Any) -> Json:  # noqa: ANN401 - the result of an operation

@@ -39,7 +39,8 @@ import ugm
 from ugm._json_values import JsonMapping
 from ugm.budgets import AccountState
 from ugm.configuration import LimitConfig
-from ugm.decision import LimitRise, Violation
+from ugm.decision import Decision, LimitRise, Violation
+from ugm.errors import Problem
 from ugm.fairness.rank import RankExplanation
 from ugm.identity import MAX_NAME
 from ugm.partition import (
@@ -56,7 +57,7 @@ from ugm.partition.config.changes import LimitRisk
 from ugm.partition.interface.operations import Role
 from ugm.partition.rows import MAX_DURATION, Allocation
 from ugm.preemption import PreemptionPlan, ReductionPlan, ReductionTimer
-from ugm.queues import Placement
+from ugm.queues import Placement, QueueState
 from ugm.resources import MAX_QUANTITY, Resource, parse_quantity
 from ugm.server.interface.route import IDEMPOTENCY_KEY, TOKEN_NAMES, Route
 
@@ -206,7 +207,6 @@ _BASIC: Final[Mapping[Any, Schema]] = {
     NoneType: {"type": "null"},
     Any: {},
     object: {},
-    Placement: {"type": "object"},
 }
 
 
@@ -218,6 +218,15 @@ class ViolationWithHolders(Violation):
 
 #: Fields of classes in JSON: those that differ from the annotations or are computed; None for those that JSON lacks.
 _CHANGED: Final[Mapping[Any, Mapping[str, Any]]] = {
+    Decision: {
+        **dict.fromkeys(("allowed", "can_wait"), bool),
+        **dict.fromkeys(("text", "summary", "for_people"), str),
+        # Quota models have classes of their own.
+        "violations": list[Any],
+    },
+    Placement: {"placed": bool, "trials": list[Object], "violations": list[Any], "text": str},
+    Problem: {"file": None, "excerpt": None},
+    QueueState: {"share": float | None, "pending": Resource, "pending_allocations": int, "applications": int},
     Violation: {"shortfall": int, "can_wait": bool, "rise": LimitRise | None, "text": str},
     LimitConfig: {"ugm": None},
     LimitUtilization: {"pending": Resource, "pending_allocations": int},
@@ -346,16 +355,6 @@ _RETRY: Final = {"Retry-After": {"description": "The seconds to wait.", "schema"
 _ERRORS: Final = ("400", "401", "403", "404", "408", "409", "413", "415", "421", "422", "503")
 
 
-class ConfigProblem(TypedDict):
-    """A problem of a configuration."""
-
-    line: int
-    column: int
-    path: str
-    code: str
-    message: str
-
-
 class _ErrorFields(TypedDict):
     type: str
     title: str
@@ -369,7 +368,7 @@ class Error(_ErrorFields, total=False):
 
     argument: str
     value: Any
-    problems: list[ConfigProblem]
+    problems: list[Problem]
     risks: list[str]
 
 

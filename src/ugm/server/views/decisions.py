@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from msgspec import Meta, Struct
 
 from ugm import AllocationRequest, UserGroup
-from ugm.decision import EffectiveLimit
+from ugm.decision import Decision, EffectiveLimit
 from ugm.identity import canonical_path
 from ugm.partition import (
     AbstractPartition,
@@ -27,10 +27,9 @@ from ugm.partition import (
 from ugm.partition.answers.reports import OwnedAllocation
 from ugm.partition.interface.operations import Role
 from ugm.preemption import PreemptionPlan, ReductionPlan
-from ugm.queues import Placement
 from ugm.resources import Resource, optional_dict
 from ugm.server.http.payloads import ApiError, require_found
-from ugm.server.interface.operations import AllocationIds, Grant
+from ugm.server.interface.operations import AllocationIds
 from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition
 from ugm.server.interface.schemas import (
     Duration,
@@ -106,17 +105,17 @@ def _subject(*fields: str) -> Meta:
     return Meta(extra_json_schema={"anyOf": [{"required": ["application_id"]}, {"required": list(fields)}]})
 
 
-class Checked(Grant):
+class Checked(Decision):
     """The decision on a request."""
 
     queue_path: str | None
-    placement: Placement | None
+    placement: Object | None
 
 
 class Explained(Checked):
     """The decision on a request with the holders of missing resources, and every limit that applies."""
 
-    violations: list[ViolationWithHolders]
+    violations: tuple[ViolationWithHolders, ...]
     limits: list[EffectiveLimit]
     headroom: Resource | None
 

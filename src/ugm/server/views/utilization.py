@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
-from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from ugm.configuration import LimitConfig, PartitionConfig
 from ugm.identity import canonical_path
@@ -99,26 +99,7 @@ def _pending_fields(pending: UsageSum | None) -> dict[str, object]:
 # Queues
 
 
-class Queue(TypedDict):
-    """A queue with those below it; see `ugm.queues.QueueState`."""
-
-    queue_path: str
-    is_leaf: bool
-    is_managed: bool
-    is_draining: bool
-    max_resources: Resource | None
-    max_applications: int
-    guaranteed: Resource | None
-    share: float | None
-    usage: Resource
-    running_applications: int
-    pending: Resource
-    pending_allocations: int
-    applications: int
-    children: list[Queue]
-
-
-class QueueDetail(Queue):
+class QueueDetail(QueueState):  # type: ignore[misc]  # only its annotations are used
     """A queue with its headroom and its configured limits."""
 
     headroom: Resource | None
@@ -127,7 +108,7 @@ class QueueDetail(Queue):
 
 
 @ROUTES.get(f"{PARTITION}/queues")
-def queues(served: ServedPartition) -> Annotated[Object, Queue]:
+def queues(served: ServedPartition) -> Annotated[Object, QueueState]:
     """Return all queues as a tree, with the usage and the pending amounts in and below each."""
     snapshot = served.partition.snapshot()
     return _tree(require_found("queue", "root", snapshot.queue), queue_rows(snapshot))
