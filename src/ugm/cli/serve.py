@@ -256,25 +256,26 @@ def names_of(host: str) -> tuple[str, ...]:
     return () if ":" in host or not host.strip(".0123456789") else (host,)
 
 
+class _LogFormatter(logging.Formatter):
+    """Leaves the lines of the audit log, which are JSON, as they are."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return record.getMessage() if record.name == "ugm.audit" else super().format(record)
+
+
 @contextmanager
 def _logs_shown() -> Iterator[None]:
     """Print logs on the standard error: those of ugm, warnings of other libraries, and the audit log as plain JSON."""
-    root, ugm, audit = logging.getLogger(), logging.getLogger("ugm"), logging.getLogger("ugm.audit")
-    plain, bare = logging.StreamHandler(sys.stderr), logging.StreamHandler(sys.stderr)
-    plain.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
-    before = ugm.level, audit.propagate
-    root.addHandler(plain)
-    audit.addHandler(bare)
+    ugm, handler = logging.getLogger("ugm"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_LogFormatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+    before = ugm.level
+    logging.getLogger().addHandler(handler)
     ugm.setLevel(logging.INFO)
-    # Otherwise the handler of the root logger would print each line of the audit log a second time.
-    audit.propagate = False
     try:
         yield
     finally:
-        audit.propagate = before[1]
-        ugm.setLevel(before[0])
-        audit.removeHandler(bare)
-        root.removeHandler(plain)
+        ugm.setLevel(before)
+        logging.getLogger().removeHandler(handler)
 
 
 def _token(file: Path | None, option: str) -> str | None:

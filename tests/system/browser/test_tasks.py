@@ -223,7 +223,7 @@ def test_a_lower_limit(operator: Operator, world: World) -> None:
     """A limit is lowered in the file; the command shows the change before, and the page after it."""
     limit = "users: [user1]\n            maxresources: {vcore: 120"
     with _edited(world, limit, limit.replace("120", "100")) as difference:
-        assert re.search(r"user limit 'user1' in root +vcore +120 +100", difference)
+        assert "~ user limit 'user1' in root: vcore 120 -> 100" in difference
         operator.click("link", "Configuration")
         operator.text("applied", "120 -> 100")
 

@@ -45,7 +45,7 @@ from ugm.partition import (
 from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource, as_float
 from ugm.server.history import History
-from ugm.server.metrics.table import MetricKind, amount_unit, descriptions
+from ugm.server.metrics.table import amount_unit, descriptions
 from ugm.server.queries import ThresholdKind, accounts_of, shares_of
 from ugm.server.views.model_trees import MEASURES, ModelTree, trees_of
 
@@ -61,10 +61,10 @@ __all__ = [
     "exposition",
 ]
 
-_FAMILIES: Final[Mapping[MetricKind, Any]] = {
-    MetricKind.GAUGE: GaugeMetricFamily,
-    MetricKind.COUNTER: CounterMetricFamily,
-    MetricKind.HISTOGRAM: HistogramMetricFamily,
+_FAMILIES: Final[Mapping[str, Any]] = {
+    "gauge": GaugeMetricFamily,
+    "counter": CounterMetricFamily,
+    "histogram": HistogramMetricFamily,
 }
 
 

@@ -9,28 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 from typing import Final, NamedTuple
 
 from ugm.resources import VCORE, as_float
 
-__all__ = ["METRICS", "MetricDescription", "MetricKind", "amount_unit", "descriptions"]
+__all__ = ["METRICS", "MetricDescription", "amount_unit", "descriptions"]
 
 #: The unit of ``vcore`` in a core.
 _MILLI: Final = 1000
 #: The names of resources that are measured in bytes.
 _BYTES: Final = re.compile(r"(^|[-./_])(memory|storage|hugepages|bytes)([-./_]|$)", re.IGNORECASE)
-
-
-class MetricKind(StrEnum):
-    """The kind of a metric, as in the text format of Prometheus."""
-
-    GAUGE = "gauge"
-    #: Its samples have the suffix ``_total``.
-    COUNTER = "counter"
-    HISTOGRAM = "histogram"
 
 
 class MetricDescription(NamedTuple):
@@ -41,7 +31,8 @@ class MetricDescription(NamedTuple):
     #: A sentence for people.
     sentence: str
     labels: tuple[str, ...] = ("partition",)
-    kind: MetricKind = MetricKind.GAUGE
+    #: ``gauge``, ``counter`` or ``histogram``; the samples of a counter have the suffix ``_total``.
+    kind: str = "gauge"
     #: Whether the metric is an amount of resources.
     is_amount: bool = False
 
@@ -195,7 +186,7 @@ def _parsed(table: str) -> Iterator[MetricDescription]:
         heading, _, sentence = line.partition(": ")
         kind, name = heading.split()
         is_amount = kind == "amount"
-        yield MetricDescription(name, sentence, labels, MetricKind("gauge" if is_amount else kind), is_amount)
+        yield MetricDescription(name, sentence, labels, "gauge" if is_amount else kind, is_amount)
 
 
 #: All metrics, in the order of the exposition.
