@@ -8,10 +8,10 @@ from msgspec import Raw
 from msgspec.json import decode
 
 from ugm.partition import AbstractPartition
-from ugm.service.client import AsyncRemotePartition, RemotePartition
 from ugm.service.protocol.operations import OPERATIONS, Operation
 from ugm.service.protocol.values import decode_error, encode_error
 from ugm.service.protocol.wire import Result
+from ugm.service.remote import AsyncRemotePartition, RemotePartition
 
 __all__ = ["async_remote", "remote"]
 

@@ -28,7 +28,7 @@ from ugm.partition import AbstractPartition
 from ugm.server import History, PartitionCollector, create_app
 from ugm.server.metrics.collector import exposition
 from ugm.server.serving import listen, uvicorn_config
-from ugm.service import Durations, ServiceStatus, StandbyStatus
+from ugm.service import Durations, ServiceStatus
 from ugm.store import open_partition
 
 __all__ = [
@@ -60,7 +60,7 @@ SUE: Final = UserGroup("sue", ("dev",))
 PREFIX: Final = "/api/v1/partition/default"
 #: The same for the paths in the format of YuniKorn.
 YUNIKORN: Final = "/ws/v1/partition/default"
-#: The status of a leader with a standby.
+#: The status of a leader.
 STATUS: Final = ServiceStatus(
     "a:1",
     is_leading=True,
@@ -68,7 +68,6 @@ STATUS: Final = ServiceStatus(
     address="unix:/a",
     term=3,
     change=70,
-    standbys=(StandbyStatus("b:2", "unix:/b", 68, 2, 0.25),),
     sessions=5,
     connected=4,
     waiting=6,

@@ -21,30 +21,29 @@ the modules: "Architecture", "A call to a service".
 from ugm.partition.interface.operations import Role
 from ugm.service.client import (
     AsyncConnectedPartition,
-    AsyncRemotePartition,
+    AsyncJoinedPartition,
     AsyncSubscription,
     ConnectedPartition,
-    RemotePartition,
+    JoinedPartition,
     Subscription,
     connect,
     connect_async,
+    join,
+    join_async,
 )
 from ugm.service.errors import DeadlineError, FencedError, ProtocolError, ServiceError, UnavailableError
-from ugm.service.member import AsyncJoinedPartition, JoinedPartition, join, join_async
 from ugm.service.protocol.status import (
-    AbstractSessions,
     Durations,
     ServiceStatus,
     SessionAllocation,
     SessionReport,
-    StandbyStatus,
 )
 from ugm.service.protocol.wire import Staleness
+from ugm.service.remote import AsyncRemotePartition, RemotePartition, RemoteSessions
 from ugm.service.server import ClientLimits, ClientToken, Security
 from ugm.service.service import Service, ServiceSettings, tune_interpreter
 
 __all__ = [
-    "AbstractSessions",
     "AsyncConnectedPartition",
     "AsyncJoinedPartition",
     "AsyncRemotePartition",
@@ -58,6 +57,7 @@ __all__ = [
     "JoinedPartition",
     "ProtocolError",
     "RemotePartition",
+    "RemoteSessions",
     "Role",
     "Security",
     "Service",
@@ -67,7 +67,6 @@ __all__ = [
     "SessionAllocation",
     "SessionReport",
     "Staleness",
-    "StandbyStatus",
     "Subscription",
     "UnavailableError",
     "connect",

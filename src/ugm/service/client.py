@@ -1,70 +1,69 @@
-"""Clients of a service: `connect` for threads, and `connect_async` for asyncio.
+"""Clients of a service: `connect` for threads, `connect_async` for asyncio, and `join` for processes that can all lead.
 
-There is one client, for asyncio. The client for threads runs it in a loop of its own in a thread, and passes calls to
-it; those that threads make at the same time share one write.
+*Joining.* Several schedulers share a partition, and an extra process for the leader is one more thing to operate. So
+every scheduler runs a `Service` in a thread, which leads or stands by, and is a client that connects to its own service
+first. It uses the socket also if the leader is in the same process. So every scheduler has a session: its allocations
+have an owner, it can be fenced, and its calls are repeated by number when the leader changes.
 
-A `RemotePartition` is the partition interface over a connection, and has no state. Each of its methods encodes the
-arguments and passes them to its connection, which returns the decoded result. An `AsyncRemotePartition` is the same for
-asyncio: its methods have the same parameters and return awaitables. The methods are derived from
-`ugm.service.protocol.operations`.
-
-A subscription has a connection of its own and follows the changes of rows by their numbers. After a reconnect it
-continues after the last change that was handled. While the subscriber works, nothing is read, so the service bounds
-what waits. The events are computed from the changes, as for the subscribers of a partition in memory. Every event has a
-number. It consists of the number of the change and of the position in the change, so it is the same at every leader.
+*Subscriptions.* A subscription has a connection of its own and follows the changes of rows by their numbers. After a
+reconnect it continues after the last change that was handled. While the subscriber works, nothing is read, so the
+service bounds what waits. The events are computed from the changes, as for the subscribers of a partition in memory.
+Every event has a number. It consists of the number of the change and of the position in the change, so it is the same
+at every leader.
 """
 
 from __future__ import annotations
 
 import asyncio
+import glob
 import logging
+import os
 import ssl
-from abc import update_abstractmethods
-from collections import deque
-from collections.abc import Awaitable, Callable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from functools import wraps
+from pathlib import Path
+from secrets import token_hex
 from threading import TIMEOUT_MAX
-from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, Protocol, Self, TypeVar, final
+from typing import Final, ParamSpec, Self, TypeVar, final
 
 from ugm.arguments import require_seconds
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.events import Subscriber
-from ugm.partition import AbstractPartition, AllocationRequest
+from ugm.model import QuotaModel
 from ugm.partition.events import events_of
-from ugm.service.connection import MAX_OUTSTANDING, AsyncConnection, LeaderConnection, LoopThread
-from ugm.service.errors import DeadlineError, ProtocolError
+from ugm.service.connection import AsyncConnection, Link
+from ugm.service.errors import ProtocolError, ServiceError
 from ugm.service.protocol.addresses import LeaderAccess
-from ugm.service.protocol.operations import OPERATIONS, Operation
-from ugm.service.protocol.status import AbstractSessions
-from ugm.service.protocol.wire import ChangeMessage, Follow, Link, ServiceMessage, Staleness, line
+from ugm.service.protocol.operations import Operation
+from ugm.service.protocol.wire import ChangeMessage, Follow, ServiceMessage, line
+from ugm.service.remote import (
+    AsyncRemotePartition,
+    AsyncRemoteSessions,
+    BlockingConnection,
+    RemotePartition,
+    RemoteSessions,
+    ThreadedConnection,
+)
+from ugm.service.server import Security, remove_stale_socket
+from ugm.service.service import Service, ServiceSettings
+from ugm.store.reader import PostgresLocation, StoreLocation
 from ugm.store.row_tables import decode_changes
 
 __all__ = [
     "AsyncConnectedPartition",
-    "AsyncRemotePartition",
-    "AsyncRemoteSessions",
+    "AsyncJoinedPartition",
     "AsyncSubscription",
-    "BlockingConnection",
-    "Caller",
     "ConnectedPartition",
-    "RemotePartition",
-    "RemoteSessions",
+    "JoinedPartition",
     "Subscription",
     "connect",
     "connect_async",
+    "join",
+    "join_async",
 ]
-
-# All methods of remote partitions are added below, which type checkers do not know.
-if TYPE_CHECKING:
-    from ugm.partition import Partition as Declarations
-    from ugm.service.sessions import LeaderSessions as SessionDeclarations
-else:
-    Declarations, SessionDeclarations = AbstractPartition, AbstractSessions
 
 _LOGGER: Final = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -72,219 +71,16 @@ _T = TypeVar("_T")
 
 #: The maximum time of a call, in seconds.
 _DEADLINE: Final = 10.0
-#: The time between two looks whether too many calls are outstanding, in seconds.
-_PAUSE: Final = 0.001
-#: The operations that follow every change of the partition in its own process, and what a client does instead.
-_LOCAL: Final = {
-    "scheduling_pass": "read the order with order(), and call allocate()",
-    "waiting_list": "connect to the service, and use the waiting_list() of the connected partition",
-    "wake": "connect to the service, and use the waiting_list() of the connected partition",
-}
 #: The bound of the number of events in a change, as far as event numbers are concerned.
 _EVENTS: Final = 1 << 24
-#: How much longer than its deadline a call waits for its thread, in seconds.
-_GRACE: Final = 30.0
+#: The part of the name of a socket that follows the name of the store.
+_MEMBER: Final = "-member-"
+#: The maximum length of the path of a Unix socket on all systems, in bytes.
+_LONGEST_PATH: Final = 103
 
 
 @final
-class BlockingConnection(LoopThread[AsyncConnection]):
-    """A connection to the leader of a service, for threads.
-
-    Args:
-        access: the way to the leader.
-    """
-
-    def __init__(self, access: LeaderAccess) -> None:
-        #: Calls that the loop has not begun yet, and whether it is going to begin them.
-        self._queue: Final = deque[tuple[Operation, bytes, Future[Any]]]()
-        self._is_scheduled = False
-        super().__init__("ugm-client", access, lambda: AsyncConnection(access))
-
-    @property
-    def session(self) -> str:
-        """The session; empty for a reader."""
-        return self._connection.session
-
-    @property
-    def staleness(self) -> Staleness | None:
-        """The age of the last answer to a reader."""
-        return self._connection.staleness
-
-    def call(self, operation: Operation, arguments: bytes, /) -> Any:  # noqa: ANN401 - the result of the operation
-        """Execute an operation, and return its result or raise its error."""
-        future = self.begin(operation, arguments)
-        try:
-            return future.result(self.access.deadline + _GRACE)
-        except BaseException:
-            # Also after an interruption: nobody waits for the answer.
-            future.cancel()
-            raise
-
-    def begin(self, operation: Operation, arguments: bytes) -> Future[Any]:
-        """Begin a call, and return the future of its result.
-
-        Raises:
-            UnavailableError: the connection was closed, or belongs to another process.
-            DeadlineError: too many calls were outstanding until the deadline.
-        """
-        self.access.require_own_process()
-        queue, end = self._queue, monotonic() + self.access.deadline
-        while len(queue) + self._connection.outstanding >= MAX_OUTSTANDING:
-            if monotonic() > end:
-                raise self.access.error("too many calls are outstanding", DeadlineError)
-            sleep(_PAUSE)
-        future: Future[Any] = Future()
-        queue.append((operation, arguments, future))
-        if not self._is_scheduled and self._loop is not None:
-            self._is_scheduled = True
-            try:
-                self._loop.call_soon_threadsafe(self._begin_calls)
-            except RuntimeError:
-                # The loop has ended, so the calls fail.
-                self._begin_calls()
-        return future
-
-    def wait(self, timeout: float | None = None) -> tuple[AllocationRequest, ...]:
-        """Wait until pending requests may start, and return them; see `ConnectedPartition.waiting_list`."""
-        seconds = None if timeout is None else require_seconds("timeout", timeout)
-        self.access.require_own_process()
-        if self._loop is not None and not self._ended.done():
-            future = asyncio.run_coroutine_threadsafe(self._connection.woken(seconds), self._loop)
-            futures: list[Future[Any]] = [future, self._ended]
-            try:
-                wait(futures, return_when=FIRST_COMPLETED)
-                if not self._ended.done():
-                    return future.result()
-            finally:
-                future.cancel()
-        raise self.access.error("the connection was closed")
-
-    def _begin_calls(self) -> None:
-        # Before the queue is read: a call that is appended now is found below, or has this method called again.
-        self._is_scheduled = False
-        with suppress(IndexError):
-            while True:
-                operation, arguments, future = self._queue.popleft()
-                try:
-                    self._connection.begin(operation, arguments, future)
-                except Exception as error:  # noqa: BLE001 - delivered
-                    if not future.done():
-                        future.set_exception(error)
-        self._connection.flush()
-
-    def _run(self, make: Callable[[], AsyncConnection], begun: Future[None]) -> None:
-        super()._run(make, begun)
-        if self._queue:
-            self._begin_calls()
-
-
-class Caller(Protocol):
-    """A connection of a `RemotePartition`."""
-
-    def call(self, operation: Operation, arguments: bytes, /) -> Any:  # noqa: ANN401 - the result, or an awaitable
-        """Execute an operation with encoded arguments, and return its decoded result or raise its error."""
-        ...
-
-
-class _Remote:
-    """Operations that the leader executes.
-
-    Args:
-        connection: the connection to the leader.
-    """
-
-    def __init__(self, connection: Caller) -> None:
-        self._call: Final = connection.call
-
-
-class _AsyncRemote(_Remote):
-    """The same for asyncio: ``call`` returns an awaitable, and so does each method."""
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]: ...
-
-
-def _refused(name: str, instead: str) -> Callable[..., NoReturn]:
-    def refuse(*_: object, **__: object) -> NoReturn:
-        reason = f"a client of a service does not have it; {instead}"
-        raise RequestError("operation", name, reason, "operation-unavailable")
-
-    return refuse
-
-
-def _calling(operation: Operation) -> Callable[..., Any]:
-    """Return the method that calls an operation of a connection."""
-    encode_arguments = operation.encode_arguments
-
-    # The attributes of the declaration say that it is abstract.
-    @wraps(operation.declaration, updated=())
-    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as declared
-        return self._call(operation, encode_arguments(args, kwargs))
-
-    call.operation = operation  # type: ignore[attr-defined]  # for promises
-    return call
-
-
-class RemotePartition(_Remote, Declarations):
-    """A partition whose operations are executed by the leader.
-
-    Args:
-        connection: the connection to the leader.
-    """
-
-    @property
-    def config(self) -> PartitionConfig | None:  # noqa: D102 - `AbstractPartition` documents the operations
-        found: PartitionConfig | None = self._call(OPERATIONS["config"], b"{}")
-        return found
-
-
-class RemoteSessions(_Remote, SessionDeclarations):
-    """The sessions of a service, whose operations are executed by the leader.
-
-    Args:
-        connection: the connection to the leader.
-    """
-
-
-class AsyncRemotePartition(_AsyncRemote):
-    """A partition whose operations are executed by the leader, for asyncio.
-
-    Its methods are those of `RemotePartition`, and return awaitables. The property `config` is a method here.
-
-    >>> decision = await partition.allocate("app-1-0", "app-1", usage)  # doctest: +SKIP
-
-    Args:
-        connection: the connection to the leader.
-    """
-
-
-class AsyncRemoteSessions(_AsyncRemote):
-    """The sessions of a service, for asyncio: the methods of `RemoteSessions`, which return awaitables.
-
-    Args:
-        connection: the connection to the leader.
-    """
-
-
-def _with_operations(kind: type, *, of_sessions: bool) -> None:
-    """Add the methods of all operations that a class does not define."""
-    local = {name: _refused(name, instead) for name, instead in _LOCAL.items()}
-    remote = {name: _calling(one) for name, one in OPERATIONS.items() if one.is_about_sessions is of_sessions}
-    for name, method in (remote if of_sessions else remote | local).items():
-        if name not in vars(kind):
-            setattr(kind, name, method)
-    update_abstractmethods(kind)
-
-
-for _kind in (RemotePartition, AsyncRemotePartition):
-    _with_operations(_kind, of_sessions=False)
-_with_operations(RemoteSessions, of_sessions=True)
-_with_operations(AsyncRemoteSessions, of_sessions=True)
-
-
-@final
-class AsyncSubscription(LeaderConnection):
+class AsyncSubscription(AsyncConnection):
     """A subscription to the events of a partition, for asyncio; `AsyncConnectedPartition.subscribe` returns it.
 
     It continues after a reconnect, and when another process leads. As an asynchronous context manager it is closed.
@@ -309,6 +105,8 @@ class AsyncSubscription(LeaderConnection):
         self.number: int = after or 0
         #: The number of the last change that was handled; -1 to begin with the next one.
         self._change = -1 if after is None else max(0, (after + 1) // _EVENTS - 1)
+        # It always awaits the next change.
+        self._waiting = 1
 
     async def __aenter__(self) -> Self:
         return self
@@ -316,25 +114,19 @@ class AsyncSubscription(LeaderConnection):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _begin(self, link: Link[ServiceMessage]) -> None:
+    def _begin(self, link: Link) -> None:
         link.send(line(Follow(self._change)))
 
-    def _awaited_since(self, now: float) -> float:  # noqa: ARG002 - as in the base class
-        return 0.0
-
-    def _receive(self, messages: list[ServiceMessage]) -> None:
-        for message in messages:
-            if self._lost.is_set():
-                return
-            if not isinstance(message, ChangeMessage):
-                self._handle(message)
-                continue
+    def _handle(self, message: ServiceMessage) -> None:
+        if not isinstance(message, ChangeMessage):
+            super()._handle(message)
+        elif not self._lost.is_set():
             try:
                 self._take(message)
             except ProtocolError as error:
                 self._fail(error)
             except BaseException as error:
-                self._fail(error)
+                self._fail(self.access.error(f"the subscriber has raised {error!r}"))
                 raise
 
     def _take(self, message: ChangeMessage) -> None:
@@ -355,7 +147,7 @@ class AsyncSubscription(LeaderConnection):
 
 
 @final
-class Subscription(LoopThread[AsyncSubscription]):
+class Subscription(ThreadedConnection[AsyncSubscription]):
     """A subscription to the events of a partition; `ConnectedPartition.subscribe` returns it.
 
     A thread of its own calls the subscriber with the events of one operation at a time, in order, once they are
@@ -371,7 +163,6 @@ class Subscription(LoopThread[AsyncSubscription]):
     Raises:
         RequestError: an argument is invalid.
         DeadlineError: no leader accepts the subscription within the deadline.
-        UnavailableError: the system has no thread for it.
         ProtocolError: it is refused, for example because the events after a number are not available any more.
     """
 
@@ -391,11 +182,15 @@ class Subscription(LoopThread[AsyncSubscription]):
             ProtocolError: it has ended because the leader refuses it, for example because events are missing.
             UnavailableError: it has ended because its thread has failed, for example in the subscriber.
         """
+        seconds = None if timeout is None else min(require_seconds("timeout", timeout), TIMEOUT_MAX)
         try:
-            self._ended.result(None if timeout is None else min(require_seconds("timeout", timeout), TIMEOUT_MAX))
+            failure = self._thread.ended.exception(seconds)
         except TimeoutError:
             return False
-        return True
+        if failure is None or isinstance(failure, ServiceError):
+            self._thread.ended.result()
+            return True
+        raise self.access.error(f"its thread has failed: {failure!r}") from failure
 
     def __enter__(self) -> Self:
         return self
@@ -407,17 +202,19 @@ class Subscription(LoopThread[AsyncSubscription]):
 class ConnectedPartition(RemotePartition):
     """The partition of a service; `connect` returns it.
 
-    Any number of threads may use it. As a context manager it ends the session.
+    Any number of threads may use it. As a context manager it is closed at the end.
 
     Attributes:
         connection: the connection to the service.
         sessions: the sessions of all clients.
+        service: the service of this process after `join`; None after `connect`.
     """
 
-    def __init__(self, connection: BlockingConnection) -> None:
+    def __init__(self, connection: BlockingConnection, service: Service | None = None) -> None:
         super().__init__(connection)
         self.connection: Final = connection
         self.sessions: Final = RemoteSessions(connection)
+        self.service: Service | None = service
 
     def __enter__(self) -> Self:
         return self
@@ -426,8 +223,12 @@ class ConnectedPartition(RemotePartition):
         self.close()
 
     def close(self) -> None:
-        """End the session of this client. The partition stays, and so do allocations."""
-        self.connection.close()
+        """End the session of this client, and its service. The partition stays, and so do allocations."""
+        try:
+            self.connection.close()
+        finally:
+            if self.service is not None:
+                self.service.stop()
 
     def waiting_list(self) -> BlockingConnection:  # type: ignore[override]  # for a client, it has the method `wait`
         """Return an object whose method ``wait(timeout)`` returns pending requests as soon as they fit.
@@ -475,17 +276,19 @@ class ConnectedPartition(RemotePartition):
 class AsyncConnectedPartition(AsyncRemotePartition):
     """The partition of a service for the tasks of one asyncio loop; `connect_async` returns it.
 
-    As an asynchronous context manager it ends the session.
+    As an asynchronous context manager it is closed at the end.
 
     Attributes:
         connection: the connection to the service.
         sessions: the sessions of all clients.
+        service: the service of this process after `join_async`; None after `connect_async`.
     """
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: AsyncConnection, service: Service | None = None) -> None:
         super().__init__(connection)
         self.connection: Final = connection
         self.sessions: Final = AsyncRemoteSessions(connection)
+        self.service: Service | None = service
 
     async def __aenter__(self) -> Self:
         return self
@@ -494,8 +297,12 @@ class AsyncConnectedPartition(AsyncRemotePartition):
         await self.close()
 
     async def close(self) -> None:
-        """End the session of this client. The partition stays, and so do allocations."""
-        await self.connection.close()
+        """End the session of this client, and its service. The partition stays, and so do allocations."""
+        try:
+            await self.connection.close()
+        finally:
+            if self.service is not None:
+                await _stop(self.service)
 
     def waiting_list(self) -> AsyncConnection:
         """Return an object whose method ``woken()`` waits for requests; see `ConnectedPartition.waiting_list`."""
@@ -506,6 +313,40 @@ class AsyncConnectedPartition(AsyncRemotePartition):
         made = AsyncSubscription(self.connection.access, subscriber, after)
         await made.open()
         return made
+
+
+@final
+class JoinedPartition(ConnectedPartition):
+    """The partition of processes that elect a leader among themselves; `join` returns it.
+
+    When it is closed, another process leads. Allocations stay.
+
+    Attributes:
+        service: the service of this process, which leads or stands by.
+    """
+
+    service: Service  # type: ignore[mutable-override]  # nobody sets it
+
+    def leave(self) -> None:
+        """Close it."""
+        self.close()
+
+
+@final
+class AsyncJoinedPartition(AsyncConnectedPartition):
+    """The partition of processes that elect a leader among themselves, for asyncio; `join_async` returns it.
+
+    When it is closed, another process leads. Allocations stay.
+
+    Attributes:
+        service: the service of this process, which leads or stands by in a thread of its own.
+    """
+
+    service: Service  # type: ignore[mutable-override]  # nobody sets it
+
+    async def leave(self) -> None:
+        """Close it."""
+        await self.close()
 
 
 def connect(
@@ -552,3 +393,100 @@ async def connect_async(
     connection = AsyncConnection(LeaderAccess(addresses, client, token, tls, deadline, read_only))
     await connection.open()
     return AsyncConnectedPartition(connection)
+
+
+def join(
+    location: StoreLocation,
+    listen: str = "",
+    *,
+    config: PartitionConfig | None = None,
+    models: Iterable[QuotaModel] | None = None,
+    client: str = "",
+    security: Security | None = None,
+    settings: ServiceSettings | None = None,
+    deadline: float = _DEADLINE,
+) -> JoinedPartition:
+    """Use a partition together with other processes that call this function, one of which leads.
+
+    Args:
+        location: the store: the path of a file, or the URL of a PostgreSQL database.
+        listen: the address of this process for the others; empty for a Unix socket next to the file, which only
+            processes of the same user can use. A store in PostgreSQL needs an address, such as ``tls://host:port``.
+        config: the configuration of a new partition. A store that has a configuration keeps it.
+        models: as for `ugm.service.Service`; the same in all processes.
+        client: the name of this process, for people; empty for its host and process id.
+        security: the secrets and the certificates, the same in all processes.
+        settings: as for `ugm.service.Service`.
+        deadline: the maximum time of this call and of every later one, in seconds. Only the recovery of a large store
+            may take longer.
+
+    Raises:
+        RequestError: an argument is invalid.
+        StoreError: the store cannot be used.
+        OSError: the address cannot be used.
+        DeadlineError: no leader can be reached within the deadline.
+    """
+    require_seconds("deadline", deadline)
+    address = listen or _own_address(location)
+    service = Service(location, address, config=config, models=models, security=security, settings=settings)
+    try:
+        service.start(deadline)
+        return JoinedPartition(BlockingConnection(service.access(client, deadline)), service)
+    except BaseException:
+        # Also after an interruption, when the service may be starting.
+        service.stop()
+        raise
+
+
+async def join_async(
+    location: StoreLocation,
+    listen: str = "",
+    *,
+    config: PartitionConfig | None = None,
+    models: Iterable[QuotaModel] | None = None,
+    client: str = "",
+    security: Security | None = None,
+    settings: ServiceSettings | None = None,
+    deadline: float = _DEADLINE,
+) -> AsyncJoinedPartition:
+    """Use a partition together with other processes, one of which leads, in an asyncio loop; see `join`.
+
+    The service of this process has a thread and a loop of its own. The processes may use this function or `join`.
+    """
+    require_seconds("deadline", deadline)
+    address = listen or await asyncio.to_thread(_own_address, location)
+    service = Service(location, address, config=config, models=models, security=security, settings=settings)
+    try:
+        await asyncio.to_thread(service.start, deadline)
+        connection = AsyncConnection(service.access(client, deadline))
+        await connection.open()
+    except BaseException:
+        # Also after a cancellation, when the service may be starting.
+        await _stop(service)
+        raise
+    return AsyncJoinedPartition(connection, service)
+
+
+async def _stop(service: Service) -> None:
+    """End a service, also if the caller is cancelled meanwhile, perhaps before a thread waits for the end."""
+    service.stop_soon()
+    await asyncio.to_thread(service.stop)
+
+
+def _own_address(location: StoreLocation) -> str:
+    """Return an address for this process next to a file, and remove the sockets of processes that were killed.
+
+    Raises:
+        RequestError: the store is not a file, or its path is too long.
+    """
+    if isinstance(location, PostgresLocation) or "://" in str(location):
+        raise RequestError("listen", "", "a store in PostgreSQL needs the address of this process, as tls://host:port")
+    prefix = f"{os.path.realpath(location)}{_MEMBER}"
+    folder, name = os.path.split(prefix)
+    for found in Path(folder).glob(f"{glob.escape(name)}*"):
+        with suppress(OSError):
+            remove_stale_socket(str(found))
+    path = f"{prefix}{os.getpid()}-{token_hex(2)}"
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        raise RequestError("location", str(location), "its path is too long for a Unix socket next to it; pass listen")
+    return f"unix:{path}"

@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from time import monotonic, perf_counter, time_ns
 from typing import Final, final
 
@@ -35,23 +36,10 @@ from ugm.partition.engine.transaction import EventOutbox
 from ugm.partition.rows import Change
 from ugm.service.errors import FencedError
 from ugm.service.feeds import ChangeFeed, WakeFeed
+from ugm.service.protocol import wire
 from ugm.service.protocol.operations import OPERATIONS, Operation, answer_line
-from ugm.service.protocol.status import ServiceStatus, StandbyStatus, Times
+from ugm.service.protocol.status import ServiceStatus, Times
 from ugm.service.protocol.values import encode
-from ugm.service.protocol.wire import (
-    Age,
-    Bye,
-    Call,
-    ClientMessage,
-    Follow,
-    Hello,
-    Moved,
-    Refused,
-    Staleness,
-    Wait,
-    Welcome,
-    line,
-)
 from ugm.service.server import Connection
 from ugm.service.sessions import LeaderSessions
 from ugm.store.database import StoreDamagedError, StoreDeposedError, StoreError
@@ -73,9 +61,6 @@ _TIDY: Final = 60.0
 _FORGET: Final = 3600.0
 #: The time without an answer of the store after which clients are sent to other processes, in seconds.
 _SILENCE: Final = 3.0
-#: A standby that has not reported for this time is not listed any more, in seconds.
-_REPORTED: Final = 3.0
-
 
 #: The tables whose changes `ugm.service.protocol.values.encode` encodes in less time than, and like, the store itself.
 #: Their values can be stored, because they came from a client or from the store.
@@ -218,7 +203,6 @@ class Leader:
         feed: passes changes to clients that follow.
         identity: the name and the address of this process.
         max_sessions: the maximum number of sessions.
-        on_resigned: called in the loop when this process ceases to lead by itself.
     """
 
     def __init__(
@@ -230,7 +214,6 @@ class Leader:
         feed: ChangeFeed,
         identity: ServiceStatus,
         max_sessions: int,
-        on_resigned: Callable[[], None],
     ) -> None:
         self._loop: Final = asyncio.get_running_loop()
         self.partition: Final = partition
@@ -238,11 +221,11 @@ class Leader:
         self._store: Final = log.store
         self._outbox: Final = outbox
         self._feed: Final = feed
-        self._on_resigned: Final = on_resigned
-        self._has_resigned = False
+        #: Set when this process ceases to lead.
+        self.resigned: Final = asyncio.Event()
         self._identity: Final = identity
         now = log.clock.of_change
-        self.sessions: Final = LeaderSessions(partition, loaded, log.add, now, max_sessions, self._note_standby)
+        self.sessions: Final = LeaderSessions(partition, loaded, log.add, now, max_sessions)
         log.check = self.sessions.require_own
         #: Answers that wait for a transaction: its number, the connection and the line.
         self._waiting: Final = deque[tuple[int, Connection, bytes]]()
@@ -253,8 +236,6 @@ class Leader:
         #: When the store confirmed last that this process leads, and when this loop had its last answer.
         self.confirmed_at: float = monotonic()
         self.seen_at: float = self.confirmed_at
-        #: By name: the status, and when it was reported.
-        self._standbys: Final[dict[str, tuple[StandbyStatus, float]]] = {}
         self._commits: Final = Times()
         self._operations: Final = Times()
         self._wakes: Final = WakeFeed(partition, self.sessions, self.commit, self._send)
@@ -275,48 +256,48 @@ class Leader:
 
     # Clients
 
-    def welcome(self, connection: Connection, hello: Hello) -> None:
+    def welcome(self, connection: Connection, hello: wire.Hello) -> None:
         """Open or resume the session of a client."""
         if hello.is_reader:
-            connection.send(line(Welcome(connection.version, "", self.term)))
+            connection.send(wire.line(wire.Welcome(connection.version, "", self.term)))
             return
         if hello.session:
             session = self.sessions.by_name.get(hello.session)
             if session is None or session.row["token"] != connection.token_name:
-                connection.close(Refused("session-unknown", f"the session {hello.session} does not exist"))
+                connection.close(wire.Refused("session-unknown", f"the session {hello.session} does not exist"))
                 return
         elif self.log.outage:
-            connection.close(Moved(""))
+            connection.close(wire.Moved(""))
             return
         else:
             self.log.begin()
             session = self.sessions.open(hello.client, connection.token_name)
             if session is None:
                 reason = "there are too many sessions with allocations or a connection"
-                connection.close(Refused("too-many-sessions", reason))
+                connection.close(wire.Refused("too-many-sessions", reason))
                 return
         if session.peer is not None:
-            session.peer.close(Moved(""))
+            session.peer.close(wire.Moved(""))
         session.peer, session.role, connection.session = connection, connection.role, session
         self.commit()
-        self._send(connection, line(Welcome(connection.version, session.name, self.term)))
+        self._send(connection, wire.line(wire.Welcome(connection.version, session.name, self.term)))
 
-    def handle(self, connection: Connection, messages: list[ClientMessage]) -> None:
+    def handle(self, connection: Connection, messages: list[wire.ClientMessage]) -> None:
         """Handle messages of a client that was welcomed."""
         began, count, acknowledged = perf_counter(), 0, 0
         if connection.session is None:
             seconds = 0.0 if self._is_confirmed() else monotonic() - self.confirmed_at
-            connection.send(line(Age(Staleness(seconds, self.durable))))
+            connection.send(wire.line(wire.Age(wire.Staleness(seconds, self.durable))))
         for message in messages:
-            if type(message) is Call:
+            if type(message) is wire.Call:
                 count, acknowledged = count + 1, message.acknowledged
                 self._execute(connection, message)
-            elif type(message) is Follow:
+            elif type(message) is wire.Follow:
                 self.log.is_followed = True
                 self._feed.follow(connection, message.after)
-            elif type(message) is Wait:
+            elif type(message) is wire.Wait:
                 self._wakes.wait(connection)
-            elif type(message) is Bye:
+            elif type(message) is wire.Bye:
                 self._leave(connection)
         self.commit()
         if connection.session is not None:
@@ -341,7 +322,7 @@ class Leader:
 
     # Operations
 
-    def _execute(self, connection: Connection, call: Call) -> None:
+    def _execute(self, connection: Connection, call: wire.Call) -> None:
         session, number = connection.session, call.number
         if session is not None and (kept := session.answers.get(number)) is not None:
             self._answer(connection, *kept)
@@ -385,7 +366,7 @@ class Leader:
                 self.log.require_ready()
         return self.sessions if operation.is_about_sessions else self.partition
 
-    def _scan(self, connection: Connection, call: Call) -> None:
+    def _scan(self, connection: Connection, call: wire.Call) -> None:
         """Execute a query over the whole partition, in another thread."""
         data = answer_line(call, connection.role, lambda _: self.partition)
         with suppress(RuntimeError):
@@ -441,26 +422,19 @@ class Leader:
         """Wait for the next commit, unless this happens already."""
         if not self._is_watching and self._store is not None:
             self._is_watching = True
-            began, call_soon = monotonic(), self._loop.call_soon_threadsafe
+            self._store.when_durable(self._store.number, partial(self.note_soon, monotonic(), is_commit=True))
 
-            def note(failure: StoreError | None) -> None:
-                call_soon(self._note_commit, began, failure)
-
-            self._store.when_durable(self._store.number, note)
-
-    def _note_commit(self, began: float, failure: StoreError | None) -> None:
-        self._is_watching = False
-        self._commits.add(1, monotonic() - began)
-        self._note(began, failure)
-
-    def note_soon(self, began: float, failure: StoreError | None) -> None:
+    def note_soon(self, began: float, failure: StoreError | None, *, is_commit: bool = False) -> None:
         """Note an answer of the store to a request that began at a time, from any thread."""
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._note, began, failure)
+            self._loop.call_soon_threadsafe(self._note, began, failure, is_commit)
 
-    def _note(self, began: float, failure: StoreError | None) -> None:
+    def _note(self, began: float, failure: StoreError | None, is_commit: bool = False) -> None:  # noqa: FBT001, FBT002 - of a callback
         self.seen_at = monotonic()
-        if self._has_resigned:
+        if is_commit:
+            self._is_watching = False
+            self._commits.add(1, self.seen_at - began)
+        if self.resigned.is_set():
             return
         if isinstance(failure, (StoreDeposedError, StoreDamagedError)):
             self.resign(failure)
@@ -498,33 +472,26 @@ class Leader:
         """While the store is silent, let the clients try other processes."""
         if monotonic() - self.confirmed_at > _SILENCE:
             self.confirmed_at = monotonic() - _LEASE
-            others = [one.address for one, _ in self._standbys.values()]
             for session in self.sessions.by_name.values():
                 if session.peer is not None:
-                    session.peer.close(Moved(others[0] if others else ""))
+                    session.peer.close(wire.Moved(""))
 
     def resign(self, failure: StoreError) -> None:
         """Cease to lead."""
-        if not self._has_resigned:
-            self.log.outage, self._has_resigned = failure, True
+        if not self.resigned.is_set():
+            self.log.outage = failure
             _LOGGER.warning("this process leads no more: %s", failure)
-            self._on_resigned()
+            self.resigned.set()
 
     # Status
 
-    def _note_standby(self, name: str, address: str, change: int, seconds: float) -> ServiceStatus:
-        lag = max(0, self.durable - change)
-        self._standbys[name] = (StandbyStatus(name, address, change, lag, seconds), monotonic())
-        return self.status()
-
     def status(self) -> ServiceStatus:
         """Return the status of the service, from any thread."""
-        sessions, now = tuple(self.sessions.by_name.values()), monotonic()
+        sessions = tuple(self.sessions.by_name.values())
         return replace(
             self._identity,
             term=self.term,
             change=self.durable,
-            standbys=tuple(one for one, at in tuple(self._standbys.values()) if now - at < _REPORTED),
             sessions=len(sessions),
             connected=sum(session.peer is not None for session in sessions),
             waiting=len(self._waiting),
@@ -544,7 +511,7 @@ class Leader:
     async def close(self) -> None:
         """Wait until all changes are durable. The store stays open."""
         self._tidying.cancel()
-        if self._store is not None and not self._has_resigned:
+        if self._store is not None and not self.resigned.is_set():
             try:
                 if self.log.changes and self.log.outage is None:
                     self._append()
@@ -552,7 +519,7 @@ class Leader:
                 self._note(monotonic(), None)
             except StoreError as error:
                 _LOGGER.warning("changes are in doubt: %s", error)
-        self._has_resigned = True
+        self.resigned.set()
         self._feed.close()
         self._wakes.close()
         self._scans.shutdown(wait=False)

@@ -26,27 +26,13 @@ from typing import Final, Protocol, final
 from ugm.errors import RequestError
 from ugm.partition.interface.operations import Role
 from ugm.service.errors import ProtocolError
+from ugm.service.protocol import wire
 from ugm.service.protocol.addresses import MAX_CLIENT_NAME, Address
-from ugm.service.protocol.wire import (
-    MAX_LINE,
-    OLDEST_VERSION,
-    VERSION,
-    Call,
-    ClientMessage,
-    Hello,
-    Link,
-    Moved,
-    Ping,
-    Pong,
-    Refused,
-    decode_client_lines,
-    line,
-)
 from ugm.service.sessions import Session
 
 __all__ = ["ClientLimits", "ClientToken", "Clients", "Connection", "Listener", "Security"]
 
-_PONG: Final = line(Pong())
+_PONG: Final = wire.line(wire.Pong())
 #: The maximum size of a greeting in bytes.
 _LARGEST_GREETING: Final = 1 << 16
 #: A connection whose peer has vanished without notice is closed after about half a minute.
@@ -71,7 +57,7 @@ class ClientLimits:
     outstanding: int = 20_000
     unread: int = 64 * 2**20
     hello: float = 5.0
-    line: int = MAX_LINE
+    line: int = wire.MAX_LINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +115,11 @@ class Security:
 class Clients(Protocol):
     """Handles the messages of clients: a leader, or a process that stands by."""
 
-    def welcome(self, connection: Connection, hello: Hello) -> None:
+    def welcome(self, connection: Connection, hello: wire.Hello) -> None:
         """Answer the greeting of a client, or close the connection."""
         ...
 
-    def handle(self, connection: Connection, messages: list[ClientMessage]) -> None:
+    def handle(self, connection: Connection, messages: list[wire.ClientMessage]) -> None:
         """Handle messages of a client that was welcomed."""
         ...
 
@@ -143,7 +129,7 @@ class Clients(Protocol):
 
 
 @final
-class Connection(Link[ClientMessage]):
+class Connection(wire.Link[wire.ClientMessage]):
     """The connection of one client.
 
     Args:
@@ -152,7 +138,7 @@ class Connection(Link[ClientMessage]):
 
     def __init__(self, listener: Listener) -> None:
         limits = listener.limits
-        super().__init__(decode_client_lines, _LARGEST_GREETING, limits.unread, self._take, self._end)
+        super().__init__(wire.decode_client_lines, _LARGEST_GREETING, limits.unread, self._take, self._end)
         self._listener: Final = listener
         self._is_closing = False
         self._is_greeted = False
@@ -160,7 +146,7 @@ class Connection(Link[ClientMessage]):
         self.writable: Final = asyncio.Event()
         self.writable.set()
         #: Set by the greeting.
-        self.version: int = VERSION
+        self.version: int = wire.VERSION
         self.token_name: str = ""
         self.role: Role = Role.ADMIN
         #: The session; None for a reader, and before the greeting.
@@ -186,7 +172,7 @@ class Connection(Link[ClientMessage]):
         self._listener.connections.discard(self)
         self._listener.clients.disconnected(self)
 
-    def _take(self, messages: list[ClientMessage]) -> None:
+    def _take(self, messages: list[wire.ClientMessage]) -> None:
         if self._is_closing:
             return
         try:
@@ -199,14 +185,14 @@ class Connection(Link[ClientMessage]):
 
     def refuse(self, error: ProtocolError) -> None:
         """Send an error, and close the connection."""
-        self.close(Refused(error.problem, error.reason))
+        self.close(wire.Refused(error.problem, error.reason))
 
-    def _greet(self, hello: ClientMessage) -> None:
-        if not isinstance(hello, Hello):
+    def _greet(self, hello: wire.ClientMessage) -> None:
+        if not isinstance(hello, wire.Hello):
             raise ProtocolError("malformed", "the first message is no greeting")
-        self.version = min(VERSION, hello.newest)
-        if self.version < max(OLDEST_VERSION, hello.oldest):
-            reason = f"this process understands the versions {OLDEST_VERSION} to {VERSION}"
+        self.version = min(wire.VERSION, hello.newest)
+        if self.version < max(wire.OLDEST_VERSION, hello.oldest):
+            reason = f"this process understands the versions {wire.OLDEST_VERSION} to {wire.VERSION}"
             raise ProtocolError("version", f"{reason}; the client has {hello.oldest} to {hello.newest}")
         found = self._listener.security.role_of(hello.token)
         if found is None:
@@ -219,13 +205,13 @@ class Connection(Link[ClientMessage]):
         self._hello.cancel()
         self._listener.clients.welcome(self, hello)
 
-    def _handle(self, messages: list[ClientMessage]) -> None:
+    def _handle(self, messages: list[wire.ClientMessage]) -> None:
         last = messages[-1]
-        if type(last) is Call and last.number - last.acknowledged > self._listener.limits.outstanding:
+        if type(last) is wire.Call and last.number - last.acknowledged > self._listener.limits.outstanding:
             raise ProtocolError("too-many-calls", "too many operations are outstanding")
-        if any(type(one) is Ping for one in messages):
+        if any(type(one) is wire.Ping for one in messages):
             self.send(_PONG)
-            messages = [one for one in messages if type(one) is not Ping]
+            messages = [one for one in messages if type(one) is not wire.Ping]
         if messages:
             self._listener.clients.handle(self, messages)
 
@@ -240,11 +226,11 @@ class Connection(Link[ClientMessage]):
         if not self._is_closing:
             self.transport.resume_reading()
 
-    def close(self, last: Moved | Refused) -> None:
+    def close(self, last: wire.Moved | wire.Refused) -> None:
         """Send a last message, and close the connection when the client has read everything."""
         if not self._is_closing:
             self._is_closing = True
-            self.send(line(last))
+            self.send(wire.line(last))
             self.flush()
             self.transport.close()
             self._loop.call_later(self._listener.limits.hello, self.abort)
@@ -319,17 +305,21 @@ class Listener:
         self._servers.append(server)
         return Address("", address.host, server.sockets[0].getsockname()[1], address.is_encrypted)
 
-    def close_connections(self, last: Moved) -> None:
+    def close_connections(self, last: wire.Moved) -> None:
         """Close all connections after a last message."""
         for connection in tuple(self.connections):
             connection.close(last)
 
     async def close(self) -> None:
         """Accept no more connections, and remove the Unix sockets."""
+        loop = asyncio.get_running_loop()
+        for listening in [one for server in self._servers for one in server.sockets]:
+            loop.remove_reader(listening.fileno())
+        # A connection that was accepted just now is made meanwhile, which a closed server would not let happen.
+        for _ in range(3):
+            await asyncio.sleep(0)
         for server in self._servers:
             server.close()
-        # A connection that was accepted just now is made in the next iteration of the loop.
-        await asyncio.sleep(0)
         for path in self._paths:
             with suppress(OSError):
                 path.unlink()

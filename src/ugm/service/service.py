@@ -15,13 +15,13 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import Any, Final, Literal, NamedTuple, final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 from ugm.arguments import require_group_limits, require_seconds
 from ugm.configuration import PartitionConfig
@@ -34,16 +34,15 @@ from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.engine.transaction import EventOutbox
-from ugm.service.client import BlockingConnection, RemotePartition, RemoteSessions
-from ugm.service.errors import UnavailableError
+from ugm.service.errors import ProtocolError, UnavailableError
 from ugm.service.feeds import ChangeFeed
 from ugm.service.leader import RENEWAL, Leader, LeaderLog
+from ugm.service.protocol import wire
 from ugm.service.protocol.addresses import Address, LeaderAccess, parse_addresses
-from ugm.service.protocol.operations import Operation
-from ugm.service.protocol.status import AbstractSessions, ServiceStatus
-from ugm.service.protocol.wire import Moved
-from ugm.service.server import ClientLimits, Listener, Security
-from ugm.service.standby import LeaderWatch, Reports, Standby
+from ugm.service.protocol.operations import Operation, answer_line
+from ugm.service.protocol.status import ServiceStatus
+from ugm.service.remote import BlockingConnection, LoopThread, RemotePartition, RemoteSessions
+from ugm.service.server import ClientLimits, Connection, Listener, Security
 from ugm.store.database import LeaderRecord, StoreDamagedError, StoreError, StoreHeldError
 from ugm.store.partition import (
     ChangeClock,
@@ -59,6 +58,8 @@ from ugm.store.store import Store, open_store
 __all__ = ["Service", "ServiceSettings", "tune_interpreter"]
 
 _LOGGER: Final = logging.getLogger(__name__)
+
+GroupLimits: TypeAlias = Literal["always", "unless-user-limited"]
 
 #: The interval at which a standby reads the store, and after which it tries again what has failed, in seconds.
 _POLL: Final = 0.05
@@ -109,7 +110,7 @@ class ServiceSettings:
     name: str = ""
     takeover: float = 3.0
     announce: str = ""
-    group_limits: Literal["always", "unless-user-limited"] = "always"
+    group_limits: GroupLimits = "always"
     limits: ClientLimits = field(default_factory=ClientLimits)
 
     def __post_init__(self) -> None:
@@ -204,6 +205,103 @@ class _Parts(NamedTuple):
 
 
 @final
+class _Standby:
+    """Follows the store of a leader, answers readers and sends others to it; a `ugm.service.server.Clients`.
+
+    Args:
+        takeover: the time after which a leader is silent, in seconds.
+    """
+
+    def __init__(self, takeover: float) -> None:
+        self._takeover: Final = takeover
+        #: The record of the leader; None if it is unknown.
+        self.leader: LeaderRecord | None = None
+        #: What was read last of the record, since when it has been the same, and when it was read.
+        self._record: object = None
+        self._since = self._looked_at = monotonic()
+        self._follower: FollowingPartition | None = None
+        #: The followed partition; None if it cannot answer queries.
+        self._view: AbstractPartition | None = None
+        #: The last change that it has, and when it had all durable changes, on the monotonic clock.
+        self._number = 0
+        self._complete_at = self._since
+
+    @property
+    def moved(self) -> wire.Moved:
+        """The message that sends a client to the leader."""
+        return wire.Moved("" if self.leader is None else self.leader.address)
+
+    def is_silent(self, leader: LeaderRecord | None) -> bool:
+        """Return whether a leader has been silent for too long; called several times per second.
+
+        It is silent if its record has not changed for some time on the clock of this process. A pause of this process
+        itself does not count.
+        """
+        self.leader = leader
+        now, record = monotonic(), leader and (leader.term, leader.number, leader.renewed_at)
+        if record != self._record or now - self._looked_at > self._takeover / 2:
+            self._record, self._since = record, now
+        self._looked_at = now
+        return leader is not None and now - self._since > self._takeover
+
+    def follow(self, location: StoreLocation, group_limits: GroupLimits, *, has_models: bool) -> None:
+        """Read the newest changes."""
+        began = monotonic()
+        if self._follower is None:
+            self._follower = read_partition(location, group_limits=group_limits)
+        self._number, self._complete_at = self._follower.refresh(), began
+        # Models of the program are not followed, so only the leader can answer.
+        self._view = None if has_models or self._follower.has_added_models else self._follower
+
+    def close(self) -> None:
+        """Follow the store no more."""
+        follower, self._follower, self._view = self._follower, None, None
+        if follower is not None:
+            with suppress(StoreError):
+                follower.close()
+
+    def status(self, name: str) -> ServiceStatus:
+        """Return the status of this process, which knows the record of the leader only."""
+        leader, status = self.leader, ServiceStatus(name, change=self._number, age=monotonic() - self._complete_at)
+        if leader is None:
+            return status
+        return replace(status, leader=leader.holder, address=leader.address, term=leader.term)
+
+    def welcome(self, connection: Connection, hello: wire.Hello) -> None:
+        """Accept a reader, and name the leader to others."""
+        if hello.is_reader and self._view is not None:
+            connection.send(wire.line(wire.Welcome(connection.version, "")))
+        else:
+            connection.close(self.moved)
+
+    def handle(self, connection: Connection, messages: list[wire.ClientMessage]) -> None:
+        """Answer queries."""
+        # It may be another one for each message, because a thread follows the store.
+        view, calls = self._view, [message for message in messages if isinstance(message, wire.Call)]
+        # Only the leader knows the newest changes.
+        if view is None or len(calls) < len(messages):
+            connection.close(self.moved)
+            return
+        connection.send(wire.line(wire.Age(wire.Staleness(monotonic() - self._complete_at, self._number))))
+        for call in calls:
+            connection.send(answer_line(call, connection.role, partial(self._target, view)))
+
+    @staticmethod
+    def _target(view: AbstractPartition, operation: Operation) -> AbstractPartition:
+        """Return the partition for a query.
+
+        Raises:
+            ProtocolError: only the leader can execute the operation.
+        """
+        if operation.is_change or operation.is_about_sessions:
+            raise ProtocolError("unknown-operation", f"a process that stands by does not execute {operation.name}")
+        return view
+
+    def disconnected(self, connection: Connection) -> None:
+        """Do nothing: no client has a session here."""
+
+
+@final
 class Service:
     """A process that leads a partition, or stands by until it may lead.
 
@@ -249,18 +347,10 @@ class Service:
         #: The name of the process, for people.
         self.name: Final = self._settings.name or f"{socket.gethostname()}:{os.getpid()}"
         self._security: Final = security or Security()
-        self._standby: Final = Standby()
-        self._reports: Final = Reports(self.name, self._leader_access)
+        self._standby: Final = _Standby(self._settings.takeover)
         self._listener: Final = Listener(self._standby, self._addresses, self._security, self._settings.limits)
-        #: Whether the service was stopped, perhaps before its loop runs.
-        self._is_stopped = False
-        self._stopping: asyncio.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: Thread | None = None
-        #: Why the thread of the service has ended by itself; None if it has not.
-        self.failure: BaseException | None = None
+        self._thread: Final = LoopThread("ugm-service", self._serve)
         self._leader: Leader | None = None
-        self._follower: FollowingPartition | None = None
         self._on_ready: Callable[[], object] | None = None
         self._is_ready = False
         #: Why this process can neither lead nor stand by now; empty if it can.
@@ -275,7 +365,7 @@ class Service:
         #: The partition, in this process or at the leader. It can be used from any thread while the service runs.
         self.partition: Final[AbstractPartition] = RemotePartition(self)
         #: The sessions of all clients.
-        self.sessions: Final[AbstractSessions] = RemoteSessions(self)
+        self.sessions: Final = RemoteSessions(self)
 
     @property
     def term(self) -> int:
@@ -288,6 +378,17 @@ class Service:
         """The address that clients and other processes use, once the service listens."""
         return Address.parse(self._settings.announce) if self._settings.announce else self.addresses[0]
 
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the thread of the service has ended by itself; None if it has not."""
+        ended = self._thread.ended
+        return ended.exception() if ended.done() else None
+
+    def status(self) -> ServiceStatus:
+        """Return the status of this process, from any thread."""
+        leader = self._leader
+        return self._standby.status(self.name) if leader is None else leader.status()
+
     # Running
 
     def run(self, on_ready: Callable[[], object] | None = None) -> None:
@@ -298,6 +399,10 @@ class Service:
         """
         tune_interpreter()
         asyncio.run(self.serve(on_ready))
+
+    async def serve(self, on_ready: Callable[[], object] | None = None) -> None:
+        """Serve until `stop` is called, in the loop of the caller."""
+        await self._thread.run(on_ready or (lambda: None))
 
     def start(self, patience: float = inf) -> None:
         """Serve in a thread, and return when this process leads or stands by.
@@ -310,29 +415,8 @@ class Service:
             OSError: an address cannot be used.
             StoreError: the store cannot be used. A damaged one is not tried again.
         """
-        ready: Future[None] = Future()
         self._give_up_at = monotonic() + require_seconds("patience", patience)
-        self._thread = Thread(target=self._run_in_thread, args=(ready,), name="ugm-service", daemon=True)
-        try:
-            self._thread.start()
-            ready.result()
-        except BaseException:
-            self.stop()
-            raise
-
-    def _run_in_thread(self, ready: Future[None]) -> None:
-        try:
-            asyncio.run(self.serve(lambda: ready.set_result(None)))
-        except BaseException as error:
-            self.failure = error
-            if ready.done():
-                _LOGGER.exception("the service has ended")
-            else:
-                ready.set_exception(error)
-        else:
-            # It was stopped before it was ready.
-            if not ready.done():
-                ready.set_result(None)
+        self._thread.start()
 
     def stop(self) -> None:
         """End the service, from any thread. Changes that are decided become durable first.
@@ -344,17 +428,11 @@ class Service:
             connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-        # A thread that runs only later finds that the service was stopped.
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join()
+        self._thread.stop()
 
     def stop_soon(self) -> None:
         """Begin to end the service, from any thread, and return at once; see `stop`."""
-        self._is_stopped = True
-        loop, stopping = self._loop, self._stopping
-        if loop is not None and stopping is not None:
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(stopping.set)
+        self._thread.stop(wait=False)
 
     def call(self, operation: Operation, arguments: bytes, /) -> Any:  # noqa: ANN401 - the result of the operation
         """Execute an operation with encoded arguments; for `partition` and `sessions`.
@@ -366,38 +444,34 @@ class Service:
             return operation.run(leader.partition, operation.decode_arguments(arguments))
         with self._connecting:
             if self._connection is None:
-                self._connection = self.connect()
+                self._connection = BlockingConnection(self.access())
             connection = self._connection
         return connection.call(operation, arguments)
 
-    def connect(self) -> BlockingConnection:
-        """Connect to the leader, starting from this process, which knows its address."""
-        if not self.addresses:
-            raise UnavailableError(tuple(map(str, self._addresses)), "the service does not run")
-        return BlockingConnection(self.access())
-
     def access(self, client: str = "", deadline: float = _DEADLINE) -> LeaderAccess:
         """Return the way to the leader for a client in this process, starting from this process."""
+        if not self.addresses:
+            raise UnavailableError(tuple(map(str, self._addresses)), "the service does not run")
         security = self._security
         return LeaderAccess(str(self.announced), client or self.name, security.token, security.client_tls, deadline)
 
-    def _leader_access(self) -> LeaderAccess | None:
-        leader = self._standby.leader
-        return replace(self.access(), addresses=leader, read_only=True) if leader else None
-
-    async def serve(self, on_ready: Callable[[], object] | None = None) -> None:
-        """Serve until `stop` is called, in the loop of the caller."""
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        if self._is_stopped:
-            return
+    async def _serve(self, on_ready: Callable[[], object]) -> None:
         self.addresses = await self._listener.open()
         self._on_ready = on_ready
         try:
-            await self._serve(self._stopping)
+            if self._location is None:
+                await self._lead(self._in_memory())
+            while self._location is not None:
+                parts = await self._stand_by(self._location)
+                try:
+                    await self._lead(parts)
+                finally:
+                    await asyncio.to_thread(parts.close)
         finally:
             # First no more are accepted, so that none is left open.
             await self._listener.close()
-            self._listener.close_connections(Moved(self._standby.leader))
+            self._listener.close_connections(self._standby.moved)
+            self._standby.close()
 
     def _note_ready(self) -> None:
         """Note that this process leads or stands by, and tell the program once."""
@@ -406,62 +480,30 @@ class Service:
         if on_ready is not None:
             on_ready()
 
-    async def _serve(self, stopping: asyncio.Event) -> None:
-        if self._location is None:
-            await self._lead(self._in_memory(), stopping)
-            return
-        while not stopping.is_set():
-            reports = asyncio.create_task(self._reports.run(str(self.announced), self._standby))
-            try:
-                parts = await self._stand_by(self._location, stopping)
-            finally:
-                reports.cancel()
-                await asyncio.wait((reports,))
-            if parts is not None:
-                try:
-                    await self._lead(parts, stopping)
-                finally:
-                    await asyncio.to_thread(parts.close)
-
-    def _in_memory(self) -> _Parts:
-        lock = EngineLock()
-        models, clock = ModelSet(self._models or (), lock), ChangeClock(0, time.time)
-        state = PartitionState(CompiledConfig.of(None), user_limits_win=self._user_limits_win, lock=lock)
-        models.restore((), None, list, {})
-        models.clock.follow(clock)
-        return _Parts(state, models, clock)
-
     # Standing by
 
-    async def _stand_by(self, location: StoreLocation, stopping: asyncio.Event) -> _Parts | None:
-        """Follow the store until this process leads it; None if the service stops before."""
-        watch = LeaderWatch(self._settings.takeover)
-        try:
-            while not stopping.is_set():
-                pause = _POLL
-                attempt = asyncio.create_task(asyncio.to_thread(self._try_to_lead, location, watch))
-                try:
-                    parts = await asyncio.shield(attempt)
-                    if parts is not None:
-                        return parts
-                    self._note_ready()
-                except asyncio.CancelledError:
-                    if (found := await attempt) is not None:
-                        await asyncio.to_thread(found.close)
-                    raise
-                except Exception as error:
-                    pause = _RETRY
-                    if self._ends_with(error):
-                        raise
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(stopping.wait(), pause)
-            return None
-        finally:
-            follower, self._follower, self._standby.view = self._follower, None, None
-            if follower is not None:
-                await asyncio.to_thread(follower.close)
+    async def _stand_by(self, location: StoreLocation) -> _Parts:
+        """Follow the store until this process leads it."""
+        while True:
+            attempt = asyncio.create_task(asyncio.to_thread(self._try_to_lead, location))
+            try:
+                await asyncio.wait((attempt,))
+            except asyncio.CancelledError:
+                # The thread goes on, and may have opened the store at its end.
+                await asyncio.wait((attempt,))
+                if attempt.exception() is None and (found := attempt.result()) is not None:
+                    await asyncio.to_thread(found.close)
+                raise
+            error = attempt.exception()
+            if error is not None and self._ends_with(error):
+                raise error
+            if error is None:
+                if (parts := attempt.result()) is not None:
+                    return parts
+                self._note_ready()
+            await asyncio.sleep(_RETRY if error else _POLL)
 
-    def _ends_with(self, error: Exception) -> bool:
+    def _ends_with(self, error: BaseException) -> bool:
         """Log, once, that a process cannot stand by or lead now, and return whether this ends the service.
 
         A fault of one process or of one moment must not end the processes that stand by. A process that is not ready
@@ -474,23 +516,24 @@ class Service:
         may_pass = isinstance(error, (StoreError, OSError)) and not isinstance(error, StoreDamagedError)
         return not self._is_ready and (not may_pass or monotonic() > self._give_up_at)
 
-    def _try_to_lead(self, location: StoreLocation, watch: LeaderWatch) -> _Parts | None:
+    def _try_to_lead(self, location: StoreLocation) -> _Parts | None:
         """Read the newest changes, and lead if no process does or if the leader is silent; None otherwise.
 
         Raises:
             StoreError: the store cannot be used now.
             RequestError: models of the program are missing.
         """
-        leader: LeaderRecord | None = None
+        standby, leader = self._standby, None
         if not isinstance(location, (str, os.PathLike)) or "://" in str(location) or os.path.exists(location):  # noqa: PTH110 - any path
             with StoreReader(location) as reader:
                 leader = reader.find_leader()
-        self._standby.leader = "" if leader is None else leader.address
-        is_silent = watch.is_silent(leader)
+        is_silent = standby.is_silent(leader)
         if leader is None or is_silent or leader.silent_for >= _ATTEMPT:
             with suppress(StoreHeldError):
-                return self._opened(location, leader if is_silent else None)
-        self._follow(location)
+                parts = self._opened(location, leader if is_silent else None)
+                standby.close()
+                return parts
+        standby.follow(location, self._settings.group_limits, has_models=bool(self._models))
         return None
 
     def _opened(self, location: StoreLocation, replaced: LeaderRecord | None) -> _Parts:
@@ -520,46 +563,32 @@ class Service:
             raise
         return _Parts(state, models, clock, store, loaded, heartbeat)
 
-    def _follow(self, location: StoreLocation) -> None:
-        """Read the newest changes for readers."""
-        standby, began = self._standby, monotonic()
-        if self._follower is None:
-            self._follower = read_partition(location, group_limits=self._settings.group_limits)
-        follower = self._follower
-        standby.number, standby.complete_at = follower.refresh(), began
-        # Models of the program are not followed, so only the leader can answer.
-        standby.view = None if self._models or follower.has_added_models else follower
-
-    def status(self) -> ServiceStatus:
-        """Return the status of the service, from any thread.
-
-        A process that stands by returns the status that the leader has stated last.
-        """
-        leader = self._leader
-        return self._reports.status if leader is None else leader.status()
-
     # Leading
 
-    async def _lead(self, parts: _Parts, stopping: asyncio.Event) -> None:
-        """Execute the operations of clients until the service stops, or this process ceases to lead."""
-        resigned, log, outbox = asyncio.Event(), LeaderLog(parts.store, parts.clock), EventOutbox(self._subscribers)
+    def _in_memory(self) -> _Parts:
+        lock = EngineLock()
+        models, clock = ModelSet(self._models or (), lock), ChangeClock(0, time.time)
+        state = PartitionState(CompiledConfig.of(None), user_limits_win=self._user_limits_win, lock=lock)
+        models.restore((), None, list, {})
+        models.clock.follow(clock)
+        return _Parts(state, models, clock)
+
+    async def _lead(self, parts: _Parts) -> None:
+        """Execute the operations of clients until this process ceases to lead."""
+        log, outbox = LeaderLog(parts.store, parts.clock), EventOutbox(self._subscribers)
         partition = _ServedPartition(parts.state, parts.models, outbox, log)
         partition.start(self._config, parts.clock.at // 1000)
         feed = ChangeFeed(self._location, log.number)
         identity = ServiceStatus(self.name, is_leading=True, leader=self.name, address=str(self.announced))
-        maximum = self._settings.limits.sessions
-        leader = Leader(partition, log, parts.loaded, outbox, feed, identity, maximum, resigned.set)
+        leader = Leader(partition, log, parts.loaded, outbox, feed, identity, self._settings.limits.sessions)
         self._listener.clients = self._leader = leader
         if parts.heartbeat is not None:
             parts.heartbeat.leader = leader
-        waits = [asyncio.create_task(event.wait()) for event in (stopping, resigned)]
         try:
             self._note_ready()
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await leader.resigned.wait()
         finally:
-            for wait in waits:
-                wait.cancel()
-            self._standby.leader = ""
+            self._standby.leader = None
             self._listener.clients, self._leader = self._standby, None
             await leader.close()
-            self._listener.close_connections(Moved(""))
+            self._listener.close_connections(self._standby.moved)

@@ -31,7 +31,7 @@ from ugm.errors import RequestError
 from ugm.partition import AbstractPartition
 from ugm.partition.interface.operations import Role
 from ugm.partition.rows import Change
-from ugm.service.protocol.status import AbstractSessions, ServiceStatus, SessionAllocation, SessionReport
+from ugm.service.protocol.status import SessionAllocation, SessionReport
 from ugm.store.reader import Loaded
 
 __all__ = ["LeaderSessions", "Session"]
@@ -69,8 +69,7 @@ class Session:
         """Return the change of a row with the answers to some calls."""
         slot = self._free.pop() if self._free else len(self._slots)
         self._slots[numbers[-1]] = slot
-        # A client may have acknowledged an answer without waiting for it.
-        row = [(number, self.answers[number][1].decode()) for number in numbers if number in self.answers]
+        row = [(number, self.answers[number][1].decode()) for number in numbers]
         return Change("answer", f"{self.name}:{slot}", None, row)
 
     def restore(self, slots: Mapping[int, Sequence[tuple[int, str]]]) -> None:
@@ -93,8 +92,10 @@ class Session:
         return [Change("session", self.name, None, None), *(Change("answer", one, None, None) for one in answers)]
 
 
-class LeaderSessions(AbstractSessions):
+class LeaderSessions:
     """The sessions of a leader. They are used in the thread of the loop only.
+
+    The operations of clients can be repeated without harm.
 
     Args:
         partition: the partition.
@@ -102,11 +103,10 @@ class LeaderSessions(AbstractSessions):
         add: adds changes of rows to the transaction of the current operation, or to one of their own.
         now: returns the time in milliseconds since 1970.
         maximum: the maximum number of sessions.
-        report: notes the position of a standby, and returns the status.
     """
 
     __slots__ = (
-        *("_add", "_answered", "_began", "_is_stored", "_maximum", "_now", "_owners", "_partition", "_report_standby"),
+        *("_add", "_answered", "_began", "_is_stored", "_maximum", "_now", "_owners", "_partition"),
         *("by_name", "caller"),
     )
 
@@ -120,13 +120,11 @@ class LeaderSessions(AbstractSessions):
         add: Callable[[list[Change]], None],
         now: Callable[[], int],
         maximum: int,
-        report: Callable[[str, str, int, float], ServiceStatus],
     ) -> None:
         self._partition: Final = partition
         self._add: Final = add
         self._now: Final = now
         self._maximum: Final = maximum
-        self._report_standby: Final = report
         self._began: Final = monotonic()
         #: All sessions, in the order of their opening.
         self.by_name: Final[dict[str, Session]] = {}
@@ -173,7 +171,9 @@ class LeaderSessions(AbstractSessions):
     def take_answers(self) -> list[Change]:
         """Return the changes of rows of the answers since the last call of this method."""
         answered, self._answered = self._answered, {}
-        return [one.take_row(numbers) for one, numbers in answered.items() if one.name in self.by_name]
+        # A client may have acknowledged an answer without waiting for it, for example at the deadline of its call.
+        needed = [(one, [number for number in numbers if number in one.answers]) for one, numbers in answered.items()]
+        return [one.take_row(numbers) for one, numbers in needed if numbers and one.name in self.by_name]
 
     def note_owners(self, changes: Iterable[Change], session: Session) -> list[Change]:
         """Note the owners that follow from the changes of an operation of a session, and return the changes of rows."""
@@ -249,6 +249,7 @@ class LeaderSessions(AbstractSessions):
     # Operations
 
     def sessions(self, silent_for: float = 0.0) -> tuple[SessionReport, ...]:
+        """Return all sessions, or those that have been silent for some seconds, in the order of their opening."""
         reports = map(self._report, self.by_name.values())
         return tuple(report for report in reports if report.silent_for >= silent_for)
 
@@ -259,6 +260,11 @@ class LeaderSessions(AbstractSessions):
         return SessionReport(session.name, row["client"], row["opened_at"], is_connected, silent_for, held, is_fenced)
 
     def owned_by(self, session: str) -> tuple[SessionAllocation, ...]:
+        """Return the allocations of a session with their age, including pending ones, sorted by id.
+
+        Raises:
+            RequestError: the session does not exist.
+        """
         return tuple(
             SessionAllocation(
                 one.allocation, one.user, one.group, one.queue_path, self._owners[one.allocation.allocation_id][1]
@@ -266,10 +272,12 @@ class LeaderSessions(AbstractSessions):
             for one in self._partition.allocations_by_id(sorted(self._require(session).held))
         )
 
-    def report_standby(self, name: str, address: str, change: int, seconds: float) -> ServiceStatus:
-        return self._report_standby(name, address, change, seconds)
-
     def fence(self, session: str) -> None:
+        """Forbid a session every further change. When the call returns, none of its changes is in progress.
+
+        Raises:
+            RequestError: the session does not exist.
+        """
         self._fenced(session)
 
     def _fenced(self, session: str) -> tuple[Session, tuple[str, ...]]:
@@ -281,6 +289,14 @@ class LeaderSessions(AbstractSessions):
         return found, tuple(sorted(found.held))
 
     def take_over(self, session: str) -> tuple[str, ...]:
+        """Fence a session, and move its allocations to the session of the caller.
+
+        Returns:
+            The ids of the allocations.
+
+        Raises:
+            RequestError: the session does not exist, or is that of the caller.
+        """
         caller = self.caller
         if caller is None or caller.name == session:
             raise RequestError("session", session, "a session cannot take over its own allocations", "state-conflict")
@@ -289,12 +305,25 @@ class LeaderSessions(AbstractSessions):
         return owned
 
     def release_of(self, session: str) -> tuple[str, ...]:
+        """Fence a session, and release its allocations.
+
+        Returns:
+            The ids of the allocations.
+
+        Raises:
+            RequestError: the session does not exist.
+        """
         _, owned = self._fenced(session)
         for allocation_id in owned:
             self._partition.release(allocation_id)
         return owned
 
     def forget(self, session: str) -> bool:
+        """Remove a session that is fenced and owns nothing, and return whether it existed.
+
+        Raises:
+            RequestError: the session is not fenced, or owns allocations.
+        """
         if require_name("session", session) not in self.by_name:
             return False
         found = self._require(session, to_change=True)

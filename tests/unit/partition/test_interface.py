@@ -13,7 +13,7 @@ import pytest
 import ugm
 from ugm import Partition
 from ugm.partition import AbstractPartition
-from ugm.service.client import RemotePartition
+from ugm.service.remote import RemotePartition
 from ugm.store import StoredPartition
 
 #: Every implementation of the interface.

@@ -234,7 +234,7 @@ def test_a_connection_that_falls_silent_is_left(tmp_path: Path) -> None:
 
 def test_back_pressure(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """More calls than may be outstanding wait for room."""
-    monkeypatch.setattr("ugm.service.client.MAX_OUTSTANDING", 10)
+    monkeypatch.setattr("ugm.service.remote.MAX_OUTSTANDING", 10)
     with started(service) as partition:
         futures = [partition.promise(partition.release, "x") for _ in range(200)]
         assert partition.connection._connection.outstanding <= 11

@@ -103,7 +103,7 @@ def test_neighbouring_versions_are_negotiated(service: Service, versions: tuple[
 
 def test_a_service_of_the_next_version(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that understands the next version works with clients of this one."""
-    monkeypatch.setattr("ugm.service.server.VERSION", 2)
+    monkeypatch.setattr("ugm.service.protocol.wire.VERSION", 2)
     with RawClient(service) as client:
         assert client.greet(versions=(1, 2))[:2] == ["welcome", 2]
     with started(service) as partition:

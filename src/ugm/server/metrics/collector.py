@@ -396,6 +396,7 @@ def _add_service(samples: MetricSamples, status: ServiceStatus) -> None:
 
     samples.add("ugm_service_leading", status.is_leading)
     samples.add("ugm_service_term", status.term)
+    samples.add("ugm_service_standby_age_seconds", status.age)
     if not status.is_leading:
         return
     samples.add("ugm_service_sessions", status.connected, state="connected")
@@ -403,11 +404,6 @@ def _add_service(samples: MetricSamples, status: ServiceStatus) -> None:
     samples.add("ugm_service_waiting_operations", status.waiting)
     samples.add("ugm_service_log_available", not status.outage)
     samples.add("ugm_service_change", status.change)
-    samples.add("ugm_service_standbys", len(status.standbys))
-    for standby in status.standbys:
-        found = samples.of(standby=standby.name, address=standby.address)
-        found.add("ugm_service_standby_lag_changes", standby.lag)
-        found.add("ugm_service_standby_age_seconds", standby.seconds)
     for name, times in (("operation", status.operations), ("commit", status.commits)):
         buckets = list(zip((*BUCKET_BOUNDS, float("inf")), accumulate(times.buckets), strict=True))
         samples.add_histogram(f"ugm_service_{name}_seconds", buckets, times.seconds)

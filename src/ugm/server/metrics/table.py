@@ -170,10 +170,7 @@ histogram ugm_service_operation_seconds: Duration of operations.
 histogram ugm_service_commit_seconds: Duration of commits.
 gauge ugm_service_log_available: 1 if the log accepts changes, otherwise 0.
 gauge ugm_service_change: Number of the last durable change in the log.
-gauge ugm_service_standbys: Processes that stand by.
-[partition standby address]
-gauge ugm_service_standby_lag_changes: Durable changes that the standby lacks.
-gauge ugm_service_standby_age_seconds: Age of the state of the standby.
+gauge ugm_service_standby_age_seconds: Age of the state of this process if it stands by, otherwise 0.
 """
 
 

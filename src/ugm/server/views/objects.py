@@ -220,7 +220,7 @@ def history(
 
 @ROUTES.get(f"{PARTITION}/service")
 def service(served: ServedPartition) -> ServiceStatus:
-    """Return the status of the service: the leader, its standbys, its clients and its commits."""
+    """Return the status of the service: the leader, its clients and its commits."""
     if served.service is None:
         raise ApiError(404, "service-missing", "the partition is not that of a service")
     return served.service()

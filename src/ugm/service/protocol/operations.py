@@ -23,23 +23,18 @@ from ugm.errors import RequestError, cut
 from ugm.partition import AbstractPartition
 from ugm.partition.interface.operations import OPERATION_KINDS, Kind, OperationKind, Role
 from ugm.service.errors import ProtocolError
-from ugm.service.protocol.status import AbstractSessions
 from ugm.service.protocol.values import ANNOTATIONS, ValueCodec, encode, encode_error
 from ugm.service.protocol.wire import OLDEST_VERSION, VERSION, Call, ClientMessage, ServiceMessage
+from ugm.service.sessions import LeaderSessions
 from ugm.store.row_tables import has_nul
 
-__all__ = [
-    "OPERATIONS",
-    "Operation",
-    "answer_line",
-    "schema",
-]
+__all__ = ["OPERATIONS", "Operation", "answer_line", "schema"]
 
 #: The argument in an error of msgspec.
 _PLACE: Final = re.compile(r"at `\$\.(\w+)")
-#: The operations of `AbstractSessions`. A session of another client can only be changed by an operator.
+#: The operations of `LeaderSessions`. A session of another client can only be changed by an operator.
 _SESSION_KINDS: Final[Mapping[str, OperationKind]] = {
-    **dict.fromkeys(("sessions", "owned_by", "report_standby"), OperationKind(Kind.QUERY, Role.VIEWER)),
+    **dict.fromkeys(("sessions", "owned_by"), OperationKind(Kind.QUERY, Role.VIEWER)),
     **dict.fromkeys(("fence", "take_over", "release_of", "forget"), OperationKind(Kind.CHANGE, Role.SCHEDULER)),
 }
 
@@ -61,7 +56,7 @@ class Operation:
         self.is_change: Final = kind.kind is Kind.CHANGE
         self.is_scan: Final = kind.kind is Kind.SCAN
         self.is_about_sessions: Final = name in _SESSION_KINDS
-        member = getattr(AbstractSessions if self.is_about_sessions else AbstractPartition, name)
+        member = getattr(LeaderSessions if self.is_about_sessions else AbstractPartition, name)
         #: The method.
         self.declaration: Final[Callable[..., object]] = getattr(member, "fget", member)
         hints = get_type_hints(self.declaration, localns=ANNOTATIONS)
@@ -133,7 +128,7 @@ class Operation:
         found = _PLACE.search(str(error))
         raise RequestError(found[1] if found else "arguments", self.name, cut(str(error), 1000)) from error
 
-    def run(self, target: AbstractPartition | AbstractSessions, given: Any) -> Any:  # noqa: ANN401 - as above
+    def run(self, target: AbstractPartition | LeaderSessions, given: Any) -> Any:  # noqa: ANN401 - as above
         """Call the operation of a partition, or of the sessions."""
         if self.name == "config":
             return target.config  # type: ignore[union-attr]  # of a partition
@@ -157,7 +152,7 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Any:  # noqa: ANN401 - fo
     return (parameter.name, hint) if parameter.default is parameter.empty else (parameter.name, hint, parameter.default)
 
 
-def operation_of(name: str, role: Role) -> Operation:
+def _allowed(name: str, role: Role) -> Operation:
     """Return the operation of a name for a client with a role.
 
     Raises:
@@ -168,8 +163,8 @@ def operation_of(name: str, role: Role) -> Operation:
     if operation is None:
         raise ProtocolError("unknown-operation", f"there is no operation {cut(name)}")
     if role < operation.role:
-        needed = operation.role.name.lower()
-        raise RequestError("operation", name, f"it needs the role {needed}, not {role.name.lower()}", "forbidden")
+        needed = f"it needs the role {operation.role.name.lower()}, not {role.name.lower()}"
+        raise RequestError("operation", name, needed, "forbidden")
     return operation
 
 
@@ -182,7 +177,7 @@ def answer_line(call: Call, role: Role, target: Callable[[Operation], Any]) -> b
         target: returns the partition or the sessions for the operation, or raises an error.
     """
     try:
-        operation = operation_of(call.operation, role)
+        operation = _allowed(call.operation, role)
         given = operation.decode_arguments(call.arguments)
         value = operation.run(target(operation), given)
         return b'["result",%d,%b]\n' % (call.number, operation.result.encode(value))

@@ -1,7 +1,6 @@
-"""The status of a service, for people and for monitoring, and the interface to its sessions.
+"""The status of a service, for people and for monitoring, and the reports of its sessions.
 
-Each standby reports its position to the leader twice per second, and gets the status as the answer. So every process of
-a service can show the status.
+Each process reports its own status: the leader, its clients and its commits; a standby, the age of its state.
 
 A *session* begins when a client connects, and continues when the client reconnects. It owns the allocations that its
 client obtained. If a client vanishes, an operator or another client decides about its allocations. No decision depends
@@ -10,7 +9,6 @@ on a clock: a silent session keeps its allocations until they are taken over or 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import deque
 from dataclasses import asdict, dataclass
@@ -21,12 +19,10 @@ from ugm.partition.answers.reports import OwnedAllocation
 
 __all__ = [
     "BUCKET_BOUNDS",
-    "AbstractSessions",
     "Durations",
     "ServiceStatus",
     "SessionAllocation",
     "SessionReport",
-    "StandbyStatus",
     "Times",
 ]
 
@@ -35,25 +31,6 @@ _RECENT: Final = 1000
 #: The upper bounds of the buckets of all histograms, in seconds; a last bucket has no bound.
 BUCKET_BOUNDS: Final = (*(factor / 10**power for power in range(6, 0, -1) for factor in (1, 2, 5)), 1.0, 2.0, 5.0, 10.0)
 _NO_BUCKETS: Final = (0,) * (len(BUCKET_BOUNDS) + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class StandbyStatus:
-    """A process that stands by.
-
-    Attributes:
-        name: its name, for people.
-        address: where clients reach it.
-        change: the number of the last change that it has applied.
-        lag: the number of durable changes that it has not reported as applied.
-        seconds: the age of its state: the time since it had applied all changes of the log.
-    """
-
-    name: str
-    address: str
-    change: int
-    lag: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +62,14 @@ class ServiceStatus:
         leader: the name of the leader; empty if this process does not know one.
         address: where clients reach the leader.
         term: the term of the leader.
-        change: the number of the last durable change in the log.
-        standbys: the processes that stand by and are connected to the leader.
+        change: the number of the last durable change, or of the last one that a standby has applied.
         sessions: the number of sessions.
         connected: the number of sessions whose client is connected.
         waiting: the number of operations that are not answered yet, because their changes are not durable.
         commits: the durations of commits since the leader began.
         operations: the durations of operations without their commits, since the leader began.
         outage: the reason why the log accepts no changes now; empty if it does.
-        age: the seconds since the leader has stated all this; 0 if this process leads.
+        age: the seconds since a standby had applied all durable changes; 0 if this process leads.
     """
 
     name: str
@@ -102,7 +78,6 @@ class ServiceStatus:
     address: str = ""
     term: int = 0
     change: int = 0
-    standbys: tuple[StandbyStatus, ...] = ()
     sessions: int = 0
     connected: int = 0
     waiting: int = 0
@@ -181,70 +156,3 @@ class SessionAllocation(OwnedAllocation):
     def to_dict(self) -> dict[str, object]:
         """Return the allocation for JSON."""
         return {**OwnedAllocation.to_dict(self), "obtained_at": self.obtained_at}
-
-
-class AbstractSessions(ABC):
-    """The operations on the sessions of a service. All can be repeated without harm."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def sessions(self, silent_for: float = 0.0) -> tuple[SessionReport, ...]:
-        """Return all sessions, or those that have been silent for some seconds, in the order of their opening."""
-
-    @abstractmethod
-    def owned_by(self, session: str) -> tuple[SessionAllocation, ...]:
-        """Return the allocations of a session with their age, including pending ones, sorted by id.
-
-        Raises:
-            RequestError: the session does not exist.
-        """
-
-    @abstractmethod
-    def report_standby(self, name: str, address: str, change: int, seconds: float) -> ServiceStatus:
-        """Note the position of a process that stands by, and return the status of the service; for the standby itself.
-
-        Args:
-            name: the name of the process, for people.
-            address: where clients reach it.
-            change: the number of the last change that it has applied.
-            seconds: the age of its state.
-        """
-
-    @abstractmethod
-    def fence(self, session: str) -> None:
-        """Forbid a session every further change. When the call returns, none of its changes is in progress.
-
-        Raises:
-            RequestError: the session does not exist.
-        """
-
-    @abstractmethod
-    def take_over(self, session: str) -> tuple[str, ...]:
-        """Fence a session, and move its allocations to the session of the caller.
-
-        Returns:
-            The ids of the allocations.
-
-        Raises:
-            RequestError: the session does not exist, or is that of the caller.
-        """
-
-    @abstractmethod
-    def release_of(self, session: str) -> tuple[str, ...]:
-        """Fence a session, and release its allocations.
-
-        Returns:
-            The ids of the allocations.
-
-        Raises:
-            RequestError: the session does not exist.
-        """
-
-    @abstractmethod
-    def forget(self, session: str) -> bool:
-        """Remove a session that is fenced and owns nothing, and return whether it existed.
-
-        Raises:
-            RequestError: the session is not fenced, or owns allocations.
-        """

@@ -368,22 +368,13 @@ WOKEN: Final = ValueCodec(tuple[AllocationRequest, ...])
 
 
 @final
-class _Shown:
-    """An argument of an error that was not sent; its representation is that of the original."""
+class _Shown(str):
+    """The representation of an argument of an error that was not sent; its own is the same."""
 
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text: Final = text
+    __slots__ = ()
 
     def __repr__(self) -> str:
-        return self._text
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Shown) and repr(self) == repr(other)
-
-    def __hash__(self) -> int:
-        return hash(self._text)
+        return str(self)
 
 
 #: The documented errors of operations by name: those of the modules of errors.

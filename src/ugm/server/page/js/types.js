@@ -41,9 +41,8 @@
  *   applications: number, allocations: number, nodes: number, has_history: boolean,
  *   has_service: boolean}} Partition
  *
- * @typedef {{name: string, address: string, change: number, lag: number, seconds: number}} StandbyStatus
  * @typedef {{name: string, is_leading: boolean, leader: string, address: string, term: number, change: number,
- *   standbys: StandbyStatus[], sessions: number, connected: number, waiting: number, outage: string, age: number,
+ *   sessions: number, connected: number, waiting: number, outage: string, age: number,
  *   commits: {count: number, seconds: number, median: number, p99: number}}} ServiceStatus
  *
  * @typedef {{partitions: string[], reason: string, configuration: {refused: string[], unapplied: string[],
