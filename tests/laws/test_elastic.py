@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +21,7 @@ from ugm.elastic import (
     SharingResult,
     share,
 )
+from ugm.elastic.runtime import Level
 
 #: Who wants how much, group by group.
 Wanted = dict[str, Resource]
@@ -146,3 +149,24 @@ def test_revoking_ends_overuse(scene: tuple[list[ElasticGroup], Resource, Wanted
         assert again.victims == () or not again.remaining or quota.tree.node(name).children
         if not any(not pod.preemptible for pod in quota.pods_in(name)) and not quota.tree.node(name).children:
             assert quota.plan_revoke(name).excess == Resource()
+
+
+@pytest.mark.parametrize("most", [9, 100, 10**9])
+def test_level_is_a_close_lower_bound(most: int) -> None:
+    """Whatever changed before, the bound of a part is at most the part, also of a larger amount, and close to it."""
+    rng = Random(most)
+    level, children = Level(), [(rng.randint(1, most), rng.randint(1, most)) for _ in range(6)]
+    for child in children:
+        level.count(*child, 1)
+    for _ in range(300):
+        level.count(*children.pop(rng.randrange(6)), -1)
+        children.append((rng.randint(1, most), rng.randint(1, most)))
+        level.count(*children[-1], 1)
+        left = rng.randint(1, sum(need for need, _ in children))
+        bounds = [level.least_part(*child, left) for child in children]
+        named = {str(place): (weight, need) for place, (need, weight) in enumerate(children)}
+        exact = exactly_fair(left, named)
+        for amount in (left, left + rng.randint(0, most)):
+            shared = share(amount, [Sharer(name, need, 0, weight) for name, (weight, need) in named.items()]).runtime
+            assert all(bound <= shared[str(place)] for place, bound in enumerate(bounds))
+        assert all(bound >= exact[str(place)] - 6 * 7 - 1 for place, bound in enumerate(bounds))

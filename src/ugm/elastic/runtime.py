@@ -9,15 +9,18 @@ down.
 
 *Many reads between changes.* A scheduler reads the runtime of a group before every pod, while other groups change their
 requests all the time. `ChildShares` keeps sums over the children: minimums, floors, and the needs of the hungry
-children. If nothing is left, or enough for all the needs, these sums determine the share of a child. Otherwise the
-rounds are computed for all hungry children (`divide_in_rounds`) until the child is satisfied. The parts of the first
-round do not depend on requests, so what they leave is kept. What the last round leaves is kept until it can have
-changed: if a child that stays unsatisfied requests more or less, the shares of the others do not change. Every read
-returns the same as `share` for the current requests.
+children. If nothing is left, or enough for all the needs, these sums determine the share of a child. Otherwise a
+`Level` gives a lower bound of its share. If the bounds on the path satisfy a group, its runtime is its request.
+
+Otherwise the rounds are computed for all hungry children (`divide_in_rounds`) until the child is satisfied. The parts
+of the first round do not depend on requests, so what they leave is kept. What the last round leaves is kept until it
+can have changed: if a child that stays unsatisfied requests more or less, the shares of the others do not change. Every
+read returns the same as `share` for the current requests.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import InitVar, dataclass, field
 from itertools import chain
 from math import gcd
@@ -35,7 +38,7 @@ from ugm.elastic.sharing import (
     shares_of,
 )
 
-__all__ = ["UNLIMITED", "ChildShares", "ResourceNode"]
+__all__ = ["UNLIMITED", "ChildShares", "Level", "ResourceNode"]
 
 #: The maximum of a resource that is not limited: above any realistic request.
 UNLIMITED: Final = 1 << 128
@@ -44,6 +47,76 @@ UNLIMITED: Final = 1 << 128
 _name: Final = attrgetter("name")
 _requested: Final = attrgetter("limited_request")
 _minimum: Final = attrgetter("min")
+
+
+@final
+@dataclass(slots=True, eq=False, repr=False)
+class Level:
+    """The needs of hungry children, and the level to which an amount fills them.
+
+    If units were divisible, each child would get its need, or its weight times the level if that is less.
+
+    With *n* children there are at most *n* rounds while one of them stays hungry, and a round gives each child less
+    than one unit more or less than its proportion. So none gets *n* units less than its weight times the level that the
+    rounds reach. This level is at least that of an amount that is smaller by *n* units for each child.
+    """
+
+    #: The sum of the needs.
+    needs: int = field(default=0, init=False)
+    _weights: int = field(default=0, init=False)
+    #: The quotient of need and weight, the need, and the weight of each child, sorted.
+    _ordered: list[tuple[float, int, int]] = field(default_factory=list, init=False)
+    #: How many of the first children the last level satisfied, and their needs and weights.
+    _filled: int = field(default=0, init=False)
+    _filled_needs: int = field(default=0, init=False)
+    _filled_weights: int = field(default=0, init=False)
+
+    def count(self, need: int, weight: int, sign: int) -> None:
+        """Add a child if *sign* is 1; remove it if it is -1."""
+        child = need / weight, need, weight
+        place = bisect_left(self._ordered, child)
+        if sign > 0:
+            self._ordered.insert(place, child)
+        else:
+            del self._ordered[place]
+        self.needs += sign * need
+        self._weights += sign * weight
+        if place < self._filled:
+            self._filled += sign
+            self._filled_needs += sign * need
+            self._filled_weights += sign * weight
+
+    def least_part(self, need: int, weight: int, left: int) -> int:
+        """Return a lower bound of the part of one of the children, if *left* or more is divided."""
+        if left >= self.needs:
+            return need
+        # The part of the first round.
+        least = left * weight // self._weights
+        number = len(self._ordered)
+        certain = left - number * number
+        if least < need and certain > 0:
+            rest, weights = self._fill(certain)
+            least = max(least, rest * weight // weights - number)
+        return min(need, least)
+
+    def _fill(self, amount: int) -> tuple[int, int]:
+        """Return what the satisfied children leave of an amount for the others, and the weights of these.
+
+        The amount is less than the needs, so that it does not satisfy all. Takes a step for each child that the amount
+        satisfies and the one of the last call does not, or vice versa.
+        """
+        ordered, filled = self._ordered, self._filled
+        rest, weights = amount - self._filled_needs, self._weights - self._filled_weights
+        while filled and ordered[filled - 1][1] * weights > rest * ordered[filled - 1][2]:
+            filled -= 1
+            rest += ordered[filled][1]
+            weights += ordered[filled][2]
+        while ordered[filled][1] * weights <= rest * ordered[filled][2]:
+            rest -= ordered[filled][1]
+            weights -= ordered[filled][2]
+            filled += 1
+        self._filled, self._filled_needs, self._filled_weights = filled, amount - rest, self._weights - weights
+        return rest, weights
 
 
 @final
@@ -61,10 +134,8 @@ class ChildShares:
     mins: int = field(default=0, init=False)
     #: The sum of the shares before the rounds, if minimums are not scaled.
     floors: int = field(default=0, init=False)
-    #: The sum of the needs of the hungry children with a weight, beyond the floors.
-    _needs: int = field(default=0, init=False)
-    #: The sum of their weights.
-    _weights: int = field(default=0, init=False)
+    #: The needs of the hungry children with a weight, beyond the floors.
+    _level: Level = field(default_factory=Level, init=False)
     #: The hungry children in order of names, and their weights; None if out of date.
     _hungry: tuple[list[ResourceNode], list[int]] | None = field(default=None, init=False)
     #: The amount that the last first round divided among them, and what they needed afterwards; at most 0 if they had
@@ -89,7 +160,8 @@ class ChildShares:
         more = limited_request - child.limited_request
         left = self._unmet.get(child, 0) + more
         if child.weight > 0 and child.limited_request > child.min and limited_request > child.min:
-            self._needs += more
+            self._level.count(child.limited_request - child.min, child.weight, -1)
+            self._level.count(limited_request - child.min, child.weight, 1)
             self._shortage = None
             if self._first_round[0] >= 0:
                 self._first_round[1][child.place] += more
@@ -108,8 +180,7 @@ class ChildShares:
         request, minimum = child.limited_request, child.min
         self.floors += sign * (request if request < minimum and child.lends else minimum)
         if request > minimum and child.weight > 0:
-            self._needs += sign * (request - minimum)
-            self._weights += sign * child.weight
+            self._level.count(request - minimum, child.weight, sign)
             self._hungry, self._first_round, self._divided = None, (-1, []), -1
             self._unmet.pop(child, None)
         self._shortage = None
@@ -117,15 +188,12 @@ class ChildShares:
     # Reads
 
     def least_share(self, child: ResourceNode, available: int) -> int:
-        """Return a lower bound of the share of a child, for *available* or more, in constant time.
-
-        It is the share before the rounds and the part of the first round.
-        """
+        """Return a lower bound of the share of a child, for *available* or more."""
         request, minimum = child.limited_request, child.min
         if self._is_short(available):
             minimum = scaled_min(available, minimum, self.mins)
         elif request > minimum and child.weight > 0 and (left := available - self.floors) > 0:
-            return request if left >= self._needs else min(request, minimum + left * child.weight // self._weights)
+            return minimum + self._level.least_part(request - minimum, child.weight, left)
         return request if request < minimum and child.lends else minimum
 
     def share(self, child: ResourceNode, available: int) -> int:
@@ -135,7 +203,6 @@ class ChildShares:
         """
         if self._is_short(available):
             return self._in_shortage(available).runtime[child.name]
-        # If the part of the first round is enough, no other rounds are needed.
         least, left = self.least_share(child, available), available - self.floors
         if least >= child.limited_request or child.weight <= 0 or left <= 0:
             return least
@@ -150,7 +217,7 @@ class ChildShares:
         return child.limited_request - need
 
     def _is_short(self, available: int) -> bool:
-        return self.scales and is_short(available, self.mins, self.floors + self._needs)
+        return self.scales and is_short(available, self.mins, self.floors + self._level.needs)
 
     def _hungry_children(self) -> tuple[list[ResourceNode], list[int]]:
         if self._hungry is None:
