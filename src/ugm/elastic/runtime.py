@@ -138,12 +138,10 @@ class ChildShares:
     _level: Level = field(default_factory=Level, init=False)
     #: The hungry children in order of names, and their weights; None if out of date.
     _hungry: tuple[list[ResourceNode], list[int]] | None = field(default=None, init=False)
-    #: The amount that the last first round divided among them, and what they needed afterwards; at most 0 if they had
-    #: enough. Negative if it is out of date.
+    #: The amount that the last first round divided among them, and their parts; negative if it is out of date.
     _first_round: tuple[int, list[int]] = field(default=(-1, []), init=False)
     #: The amount that the last computation divided, and the needs that it left; negative if it is out of date.
-    _divided: int = field(default=-1, init=False)
-    _unmet: dict[ResourceNode, int] = field(default_factory=dict, init=False)
+    _divided: tuple[int, dict[ResourceNode, int]] = field(default=(-1, {}), init=False)
     #: The result when minimums were last scaled; None if out of date.
     _shortage: SharingResult | None = field(default=None, init=False)
 
@@ -157,18 +155,16 @@ class ChildShares:
 
     def set_request(self, child: ResourceNode, limited_request: int) -> None:
         """Change the request of a child, in constant time."""
-        more = limited_request - child.limited_request
-        left = self._unmet.get(child, 0) + more
         if child.weight > 0 and child.limited_request > child.min and limited_request > child.min:
             self._level.count(child.limited_request - child.min, child.weight, -1)
             self._level.count(limited_request - child.min, child.weight, 1)
             self._shortage = None
-            if self._first_round[0] >= 0:
-                self._first_round[1][child.place] += more
-            if more < left > 0:
-                self._unmet[child] = left
+            unmet = self._divided[1].get(child, 0)
+            left = unmet + limited_request - child.limited_request
+            if unmet > 0 and left > 0:
+                self._divided[1][child] = left
             else:
-                self._divided = -1
+                self._divided = -1, {}
             child.limited_request = limited_request
             return
         self._count(child, -1)
@@ -181,8 +177,7 @@ class ChildShares:
         self.floors += sign * (request if request < minimum and child.lends else minimum)
         if request > minimum and child.weight > 0:
             self._level.count(request - minimum, child.weight, sign)
-            self._hungry, self._first_round, self._divided = None, (-1, []), -1
-            self._unmet.pop(child, None)
+            self._hungry, self._first_round, self._divided = None, (-1, []), (-1, {})
         self._shortage = None
 
     # Reads
@@ -206,14 +201,17 @@ class ChildShares:
         least, left = self.least_share(child, available), available - self.floors
         if least >= child.limited_request or child.weight <= 0 or left <= 0:
             return least
-        if left == self._divided:
-            return child.limited_request - max(self._unmet.get(child, 0), 0)
-        (children, weights), needs = self._hungry_children(), self._after_first_round(left)
+        if left == self._divided[0]:
+            return child.limited_request - self._divided[1].get(child, 0)
+        children, weights = self._hungry_children()
+        if left != self._first_round[0]:
+            self._first_round = left, divide(left, weights)
+        needs = list(map(sub, map(sub, map(_requested, children), map(_minimum, children)), self._first_round[1]))
         first = children, weights, (), needs
         for keys, _, _, unmet in chain([first], divide_in_rounds(0, children, weights, needs)):
             if (need := unmet[keys.index(child)]) <= 0:
                 return child.limited_request
-        self._unmet, self._divided = dict(zip(keys, unmet, strict=True)), left
+        self._divided = left, dict(zip(keys, unmet, strict=True))
         return child.limited_request - need
 
     def _is_short(self, available: int) -> bool:
@@ -223,19 +221,10 @@ class ChildShares:
         if self._hungry is None:
             self._children.sort(key=_name)
             hungry = [child for child in self._children if child.limited_request > child.min and child.weight > 0]
-            for place, child in enumerate(hungry):
-                child.place = place
             # Smaller integers take less time, and the proportions are the same.
             divisor = gcd(*[child.weight for child in hungry])
             self._hungry = hungry, [child.weight // divisor for child in hungry]
         return self._hungry
-
-    def _after_first_round(self, left: int) -> list[int]:
-        if self._first_round[0] != left:
-            children, weights = self._hungry_children()
-            needs = map(sub, map(_requested, children), map(_minimum, children))
-            self._first_round = left, list(map(sub, needs, divide(left, weights)))
-        return self._first_round[1]
 
     def _in_shortage(self, available: int) -> SharingResult:
         if self._shortage is None or self._shortage.available != available:
@@ -293,8 +282,6 @@ class ResourceNode:
     #: The usage of the pods in and below the group.
     used: int = 0
     non_preemptible_used: int = 0
-    #: The position among the hungry siblings.
-    place: int = 0
     #: Whether the usage of the resource is limited.
     is_limited: bool = field(init=False)
     #: Whether the group has a runtime of the resource: its maximum and that of its parent name it.
