@@ -154,7 +154,7 @@ class ChildShares:
         self._count(child, 1)
 
     def set_request(self, child: ResourceNode, limited_request: int) -> None:
-        """Change the request of a child, in constant time."""
+        """Change the request of a child. Takes a binary search among the hungry children."""
         if child.weight > 0 and child.limited_request > child.min and limited_request > child.min:
             self._level.count(child.limited_request - child.min, child.weight, -1)
             self._level.count(limited_request - child.min, child.weight, 1)
@@ -206,7 +206,7 @@ class ChildShares:
         children, weights = self._hungry_children()
         if left != self._first_round[0]:
             self._first_round = left, divide(left, weights)
-        needs = list(map(sub, map(sub, map(_requested, children), map(_minimum, children)), self._first_round[1]))
+        needs = list[int](map(sub, map(sub, map(_requested, children), map(_minimum, children)), self._first_round[1]))
         first = children, weights, (), needs
         for keys, _, _, unmet in chain([first], divide_in_rounds(0, children, weights, needs)):
             if (need := unmet[keys.index(child)]) <= 0:
