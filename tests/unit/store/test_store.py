@@ -351,3 +351,24 @@ def test_models_that_cannot_be_captured(
         while store.folded < 2:
             put(store, held(f"a{store.number}"))
     assert "could not be folded" in caplog.text
+
+
+def test_models_of_a_process_that_always_collects_changes(
+    location: StoreLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two appends, the models know more than the store; so they are captured right after an append."""
+    monkeypatch.setattr("ugm.store.store._FOLD_INTERVAL", 0.0)
+
+    def capture() -> CapturedModels | None:
+        return None if store.has_collected else CapturedModels(store.number, {"budget/b": {"used": store.number}})
+
+    with open_store(location, capture=capture) as store:
+        store.has_collected = True
+        while store.folded < 2:
+            number = store.append([submitted()] if store.number == 0 else [held(f"a{store.number}")], 1000)
+            store.has_collected = True
+            store.wait(number)
+        folded = store.folded
+        with StoreReader(location) as reader:
+            assert reader.load().tables["model"]["budget/b"]["used"] >= folded
+        store.has_collected = False
