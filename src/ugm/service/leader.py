@@ -113,10 +113,8 @@ class LeaderLog:
         """Check that this process may change the partition.
 
         Raises:
-            StoreError: it was forked, or the store accepts no changes now.
+            StoreError: the store accepts no changes now.
         """
-        if self.store is not None:
-            self.store.require_owner()
         if self.outage is not None:
             raise type(self.outage)(*self.outage.args)
 
