@@ -33,7 +33,7 @@ from ugm.engine_lock import OwnedLock
 from ugm.partition.events import AllocationRequested, Denied, Event, RequestWithdrawn
 from ugm.quotatree import Mode, QuotaManager, TreeModel
 from ugm.store import StoreReader, open_partition
-from ugm.store.store import AppendedChange
+from ugm.store.store import Appended
 
 __all__ = [
     "BUSY",
@@ -240,7 +240,7 @@ class Stored(Scene):
         self._seen = self.stored.store.number
         store, commit = self.stored.store, self.stored.store._commit
 
-        def commit_for_somebody(batch: Sequence[AppendedChange]) -> None:
+        def commit_for_somebody(batch: Sequence[Appended]) -> None:
             """Commit when an operation waits for it, or was interrupted before; so the same call always waits."""
             end = time.monotonic() + 0.05
             while not store._callbacks and time.monotonic() < end:

@@ -239,9 +239,8 @@ class Database(ABC):
     def append(self, term: int, rows: Sequence[ChangeRow]) -> bool:
         """Append changes durably; return False if the term is over, or if another change is the last one."""
 
-    @abstractmethod
-    def prepare(self) -> None:
-        """Create the place of the tables."""
+    def prepare(self) -> None:  # noqa: B027 - most databases exist
+        """Create the place of the tables, unless it is created with them."""
 
     @abstractmethod
     def has_tables(self) -> bool:
@@ -256,9 +255,9 @@ class Database(ABC):
         """Prevent a silent leader from holding locks, before or after the term was raised."""
 
     @property
-    @abstractmethod
     def process(self) -> str:
         """This process for `LeaderRecord.process`."""
+        return ""
 
     @abstractmethod
     def reset(self) -> None:

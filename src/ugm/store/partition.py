@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from threading import local
-from typing import Final, Literal, NamedTuple, ParamSpec, Self, TypeVar, cast, final
+from typing import Final, Literal, ParamSpec, Self, TypeVar, cast, final
 
 from ugm.arguments import require_group_limits
 from ugm.configuration import PartitionConfig
@@ -53,7 +54,6 @@ __all__ = [
     "ChangeClock",
     "FollowingPartition",
     "ModelCapture",
-    "Position",
     "StoreLog",
     "StoredPartition",
     "open_partition",
@@ -136,27 +136,21 @@ def restored_parts(
         StoreDamagedError: a row refers to another one that is missing.
         RequestError: the stored past of a model belongs to another one.
     """
-    try:
-        return _restored(loaded, models, lock, user_limits_win=user_limits_win)
-    except LookupError as error:
-        raise StoreDamagedError(loaded.location, f"its rows refer to {error}, which is missing") from error
-
-
-def _restored(
-    loaded: Loaded, models: ModelSet, lock: EngineLock, *, user_limits_win: bool
-) -> tuple[PartitionState, ChangeClock]:
     clock = ChangeClock(loaded.folded_at, None)
     models.clock.follow(clock)
     state = PartitionState(CompiledConfig.of(None), user_limits_win=user_limits_win, lock=lock)
-    state.load(loaded.tables)
-    tables = state.tables
-    compiled, total = tables.configuration[""].compiled, tables.partition[""].cluster
-    models.restore(compiled.models, total, lambda: row_calls(tables), loaded.tables["model"])
-    follower = RowFollower(state, models, state.rebuild, is_counted=False)
-    for transaction in loaded.tail:
-        clock.repeat(transaction.at)
-        follower.apply(transaction.changes)
-    follower.catch_up()
+    try:
+        state.load(loaded.tables)
+        tables = state.tables
+        compiled, total = tables.configuration[""].compiled, tables.partition[""].cluster
+        models.restore(compiled.models, total, lambda: row_calls(tables), loaded.tables["model"])
+        follower = RowFollower(state, models, state.rebuild, is_counted=False)
+        for transaction in loaded.tail:
+            clock.repeat(transaction.at)
+            follower.apply(transaction.changes)
+        follower.catch_up()
+    except LookupError as error:
+        raise StoreDamagedError(loaded.location, f"its rows refer to {error}, which is missing") from error
     lock.mark_consistent()
     return state, clock
 
@@ -278,19 +272,16 @@ class StoredPartition(Partition):
         """
         future: Future[_T] = Future()
         future.set_running_or_notify_cancel()
-        positions: list[Position] = []
-        before = self._log.defer(positions)
-        try:
-            complete = partial(future.set_result, operation(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - it is delivered
-            complete = partial(future.set_exception, error)
-        finally:
-            self._log.defer(before)
-        position = positions[-1] if positions else Position(0, 0)
+        with self._log.deferring() as positions:
+            try:
+                complete = partial(future.set_result, operation(*args, **kwargs))
+            except Exception as error:  # noqa: BLE001 - it is delivered
+                complete = partial(future.set_exception, error)
+        change, event = positions[-1]
 
         def deliver(failure: StoreError | None) -> None:
             if failure is None:
-                self._outbox.deliver(position.event)
+                self._outbox.deliver(event)
                 complete()
             else:
                 future.set_exception(type(failure)(*failure.args))
@@ -298,7 +289,7 @@ class StoredPartition(Partition):
         def when_durable(failure: StoreError | None) -> None:
             self._deliveries.submit(deliver, failure)
 
-        self.store.when_durable(position.change, when_durable)
+        self.store.when_durable(change, when_durable)
         return future
 
     async def awaited(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -362,13 +353,6 @@ class ChangeClock:
         self.at = max(self.at, at)
 
 
-class Position(NamedTuple):
-    """The last change and the last event of an operation that does not wait for the disk."""
-
-    change: int
-    event: int
-
-
 @final
 class StoreLog:
     """Writes the changes of a partition to its store; a `ugm.partition.engine.transaction.TransactionLog`.
@@ -385,7 +369,7 @@ class StoreLog:
         self.clock: Final = clock
         #: The number of the last change before the current operation.
         self._before = store.number
-        #: Of each thread: None, or a list with the position of an operation that does not wait.
+        #: Of each thread: a list that gets the last change and the last event of each operation, which does not wait.
         self._deferred: Final = local()
 
     @property
@@ -431,21 +415,20 @@ class StoreLog:
         Raises:
             StoreError: it is in doubt.
         """
-        positions: list[Position] | None = getattr(self._deferred, "positions", None)
-        if positions is not None:
-            positions.append(Position(change, event))
+        if hasattr(self._deferred, "positions"):
+            self._deferred.positions.append((change, event))
             return False
         self.store.wait(change)
         return True
 
-    def defer(self, positions: list[Position] | None) -> list[Position] | None:
-        """Let the operations of this thread add their positions to a list and not wait; None to let them wait.
-
-        Return the list before.
-        """
-        before: list[Position] | None = getattr(self._deferred, "positions", None)
-        self._deferred.positions = positions
-        return before
+    @contextmanager
+    def deferring(self) -> Iterator[list[tuple[int, int]]]:
+        """Let the operations of this thread not wait, and provide a list that gets their last changes and events."""
+        self._deferred.positions = [(0, 0)]
+        try:
+            yield self._deferred.positions
+        finally:
+            del self._deferred.positions
 
     def release_locks(self) -> None:
         """Release every lock that this thread still holds after an exception."""

@@ -270,9 +270,6 @@ class PostgresDatabase(Database):
 
     # The schema
 
-    def prepare(self) -> None:
-        """Do nothing: the schema is created with the tables."""
-
     def has_tables(self) -> bool:
         """Return whether the tables exist."""
         # `to_regclass` may not notice a table that was created after the current transaction began.
@@ -285,11 +282,6 @@ class PostgresDatabase(Database):
         super().create_tables()
 
     # Leaders
-
-    @property
-    def process(self) -> str:
-        """Nothing: the process may be on another machine."""
-        return ""
 
     @property
     def _lock_numbers(self) -> tuple[int, int]:

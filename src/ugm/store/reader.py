@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
 
-from ugm.errors import RequestError, UgmError
+from ugm.errors import RequestError
 from ugm.partition.engine.transaction import Clock
 from ugm.partition.rows import ApplicationRow, Change, ConfigurationRow
 from ugm.store.database import (
@@ -48,16 +48,6 @@ __all__ = [
     "usage_of",
 ]
 
-#: The errors of decoding a value that was not stored by this package.
-_DECODING_ERRORS: Final = (
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-    UgmError,
-)
 #: The beginnings of URLs of PostgreSQL.
 URL_SCHEMES: Final = ("postgresql://", "postgres://")
 
@@ -309,7 +299,8 @@ def read_table(database: Database, name: str) -> dict[str, Any]:
             found.update(decode(rows))
     except StoreError:
         raise
-    except _DECODING_ERRORS as error:
+    except Exception as error:
+        # Of a value that this package has not stored.
         raise StoreDamagedError(database.location, f"a row of the table {name} is damaged: {error}") from error
     return found
 
@@ -334,7 +325,7 @@ def _transaction(database: Database, row: ChangeRow, due: int) -> Transaction:
         raise StoreDamagedError(database.location, f"change {due} is damaged")
     try:
         return Transaction(row.number, row.term, row.at, decode_changes(row.data))
-    except _DECODING_ERRORS as error:
+    except Exception as error:
         raise StoreDamagedError(database.location, f"change {due} cannot be decoded: {error!r}") from error
 
 

@@ -21,7 +21,7 @@ from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 from threading import Condition, Lock, Thread
 from time import monotonic, sleep
-from typing import Final, NamedTuple, Self, TypeAlias, final
+from typing import Final, Self, TypeAlias, final
 
 from ugm.engine_lock import OwnedLock
 from ugm.partition.rows import Change
@@ -55,6 +55,8 @@ _LARGEST_BATCH: Final = 4000
 #: A function that is called with None when a change is durable, or with the error when it is in doubt. All commits wait
 #: for it, so it must return at once, and may not call the store.
 DurabilityCallback: TypeAlias = Callable[[StoreError | None], None]
+#: A transaction, and its row in the table of changes.
+Appended: TypeAlias = tuple[ChangeRow, Transaction]
 #: The time for which changes are kept for followers after they were folded, in milliseconds: a week.
 _KEEP: Final = 7 * 86_400_000
 
@@ -92,13 +94,6 @@ def open_store(
     return store
 
 
-class AppendedChange(NamedTuple):
-    """An appended transaction."""
-
-    row: ChangeRow
-    changes: Sequence[Change]
-
-
 @final
 class Store:
     """The changes and the rows of a partition; `open_store` creates it. It is a context manager that closes it.
@@ -113,7 +108,7 @@ class Store:
     #: Whether it was closed.
     is_closed: bool
     #: The changes that are not durable yet.
-    _appended: list[AppendedChange]
+    _appended: list[Appended]
     #: The error of the last commit; None if it succeeded, or is tried again.
     _failure: StoreError | None
 
@@ -170,7 +165,7 @@ class Store:
         """The number of the last appended transaction; 0 for none."""
         # Without the lock: a commit notes that changes are durable before it takes them from the list.
         try:
-            return self._appended[-1].row.number
+            return self._appended[-1][0].number
         except IndexError:
             return self.durable
 
@@ -206,7 +201,8 @@ class Store:
         with self._guard:
             number, instant = self.number + 1, max(at, self._at)
             # After this line the change is going to be written, whatever interrupts the call.
-            self._appended.append(AppendedChange(change_row(number, self.term, instant, encoded), changes))
+            transaction = Transaction(number, self.term, instant, tuple(changes))
+            self._appended.append((change_row(number, self.term, instant, encoded), transaction))
             self._at, has_collected, self.has_collected = instant, self.has_collected, False
             self._work.notify()
         if has_collected and self._wants_capture:
@@ -338,11 +334,11 @@ class Store:
                 self._commit_batch(batch)
             pause = self._tend()
 
-    def _commit_batch(self, batch: list[AppendedChange]) -> None:
+    def _commit_batch(self, batch: list[Appended]) -> None:
         durable, failure = self.durable, None
         try:
             self._commit(batch)
-            durable = batch[-1].row.number
+            durable = batch[-1][0].number
         except StoreError as error:
             failure = error
         except BaseException as error:  # noqa: BLE001 - without this thread, every change would wait for ever
@@ -362,9 +358,9 @@ class Store:
 
     # Commits and folds, in the thread
 
-    def _commit(self, batch: Sequence[AppendedChange]) -> None:
+    def _commit(self, batch: Sequence[Appended]) -> None:
         """Commit changes durably. While the database is not available, the commit is repeated for some time."""
-        rows, end = [one.row for one in batch], monotonic() + self._database.patience
+        rows, end = [row for row, _ in batch], monotonic() + self._database.patience
         with self._using:
             while True:
                 try:
@@ -380,7 +376,7 @@ class Store:
                 sleep(_PAUSE)
         if not self._unfolded:
             self._fold_due_at = monotonic() + _FOLD_INTERVAL
-        self._unfolded.extend(Transaction(*one.row[:3], tuple(one.changes)) for one in batch)
+        self._unfolded.extend(transaction for _, transaction in batch)
 
     def _append(self, rows: Sequence[ChangeRow]) -> None:
         """Append rows; those that were stored already by a commit in doubt are recognised by their checksums."""
