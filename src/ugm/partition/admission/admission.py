@@ -239,7 +239,7 @@ class AdmissionControl(CheckedArguments):
     def violations(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
         """Return every limit of users, groups, queues and other models that an allocation would exceed."""
         found = self._state.holding_of(application).violations(self._state.vector(row.usage))
-        if self._models:
+        if self._models.all:
             found += self._models.check(application.claim(row))
         return with_objections(found, self.objections(application, row))
 

@@ -328,13 +328,15 @@ class WakeSearch:
             for name, application in self._state.applications.items():
                 classes.follow(name, application.pending)
             return True
-        if marks.freed:
-            classes.return_offered(classes.offered)
-        for name in marks.freed:
+        freed = marks.freed
+        for name in freed:
             self._charged.update(dict.fromkeys(classes.owners(name)))
         self._reopen()
         for name, request_ids in marks.take().items():
             classes.follow(name, request_ids)
+        if freed:
+            # Last: most of the woken requests are granted.
+            classes.return_offered(classes.offered)
         return False
 
     def _reopen(self) -> None:
