@@ -23,6 +23,7 @@ from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation, ApplicationRow
 from ugm.resources import Resource, sum_of
+from ugm.tracking.holding import Holding
 from ugm.tracking.holding_index import BatchCharge
 
 __all__ = ["TrialCharges", "charge_limits", "with_prospects"]
@@ -33,8 +34,7 @@ def charge_limits(state: PartitionState, charges: BatchCharge, application: Appl
     holding = state.holding_of(application)
     charges.charge(holding, usage, require_vector("usage", usage, state.active_limits.epoch.layout))
     if application.holding is None:
-        group = None if holding.group is None else holding.group.name
-        state.change_application(application, group=group, has_run=True, is_running=True)
+        state.put("application", application.row.application_id, application.running_row(holding))
         application.holding = holding
 
 
@@ -114,34 +114,48 @@ class TrialCharges:
 
     def charge(self, application: Application, row: Allocation) -> None:
         """Charge a request without a check, and start its application if need be."""
-        state, before = self._state, application.row if application.holding is None else None
+        self._note(application, row)
+        if self._models.all:
+            self._models.charge(application.claim(row), waiting=self._state.waiting_usage(row.allocation_id))
+        holding = self._state.holding_of(application)
+        holding.charge(self._state.vector(row.usage))
+        self._start(application, holding)
+
+    def admit(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
+        """Charge a request in a partition without quota models if it fits, or return every limit that it exceeds."""
+        holding = self._state.holding_of(application)
+        self._note(application, row)
+        violations = holding.admit(self._state.vector(row.usage))
+        if violations:
+            self._made.pop()
+        else:
+            self._start(application, holding)
+        return violations
+
+    def _note(self, application: Application, row: Allocation) -> None:
         if not self._made:
-            state.note_charges()
-        self._made.append((application, row, before))
-        if self._models:
-            self._models.charge(application.claim(row), waiting=state.waiting_usage(row.allocation_id))
-        holding = state.holding_of(application)
-        holding.charge(state.vector(row.usage))
-        if before is not None:
-            group = None if holding.group is None else holding.group.name
-            application.row = before._replace(group=group, has_run=True, is_running=True)
-            application.holding = holding
-            state.holding_index.add(holding)
+            self._state.note_charges()
+        self._made.append((application, row, application.row if application.holding is None else None))
+
+    def _start(self, application: Application, holding: Holding) -> None:
+        if application.holding is None:
+            application.row, application.holding = application.running_row(holding), holding
+            self._state.holding_index.add(holding)
 
     def refund_all(self) -> None:
         """Refund all charges, the last one first."""
         while self._made:
             application, row, before = self._made.pop()
-            claim, holding = application.claim(row), self._state.holding_of(application)
+            holding = self._state.holding_of(application)
             holding.try_refund(self._state.vector(row.usage))
             if before is not None:
                 self._state.holding_index.end(holding)
                 application.holding, application.row = None, before
-            waiting = self._state.waiting_usage(row.allocation_id)
+            waiting = self._state.waiting_usage(row.allocation_id) if self._models.all else None
             if waiting is not None:
-                self._models.add_pending_again(claim, waiting)
-            else:
-                self._models.change("refund", claim)
+                self._models.add_pending_again(application.claim(row), waiting)
+            elif self._models.all:
+                self._models.change("refund", application.claim(row))
 
     def forget(self) -> None:
         """Forget all charges of an interrupted search."""

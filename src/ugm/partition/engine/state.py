@@ -176,11 +176,11 @@ class PartitionState(Ledger):
         if holding is not None:
             holding.refresh()
             return holding
-        name, user, path, *_ = application.row
+        row = application.row
         if application.has_chosen_group:
-            holding = self.holding_index.detached_in_group(path, name, user, application.row.group)
+            holding = self.holding_index.detached_in_group(row.queue_path, row.application_id, row.user, row.group)
         else:
-            holding = self.holding_index.detached(path, name, user)
+            holding = self.holding_index.detached(row.queue_path, row.application_id, row.user)
         holding.queue = application.queue
         return holding
 
@@ -203,9 +203,8 @@ class PartitionState(Ledger):
         return require_vector("usage", usage, self.active_limits.epoch.layout)
 
     def start(self, application: Application, holding: Holding) -> None:
-        """Let an application run with a holding that was detached. Its group never changes from now on."""
-        group = None if holding.group is None else holding.group.name
-        self.change_application(application, group=group, has_run=True, is_running=True)
+        """Let an application run with a holding that was detached."""
+        self.put("application", application.row.application_id, application.running_row(holding))
         application.holding = holding
         self.holding_index.add(holding)
 

@@ -252,10 +252,9 @@ class WakeSearch:
         if self._is_held_back(found, row) or self._is_without_room(found, application):
             return False
         granted = self._granted(application, row)
+        waiting = self._reservations.candidate(row) if self._is_reserving else None
         if self._is_denied(found, application, granted):
             return False
-        waiting = self._reservations.candidate(row) if self._is_reserving else None
-        self._charges.charge(application, granted)
         if waiting is not None:
             self._reservations.note_trial_grant(waiting)
         owners = owners_of(application.row.user.name, application.row.group or "", found.queue_path)
@@ -276,9 +275,14 @@ class WakeSearch:
         return False
 
     def _is_denied(self, found: RequestClass, application: Application, granted: Allocation) -> bool:
-        """Return whether a limit denies a request, and block its class by the limit."""
+        """Charge a request, or block its class by a limit that denies it; return whether one does."""
         self.tests += 1
-        violations = self._admission.violations(application, granted)
+        if self._models.all or granted.assign is not None:
+            violations = self._admission.violations(application, granted)
+            if not violations:
+                self._charges.charge(application, granted)
+        else:
+            violations = self._charges.admit(application, granted)
         if violations:
             limit = self._classes.limit_of(application, min(violations, key=_is_of_queue), found.size)
             # Another variant may become free.
