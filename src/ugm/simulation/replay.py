@@ -420,7 +420,9 @@ class Replay:
         ended = self.running.pop(name)
         self._change_usage(ended.job_class, -1)
         self._counters.end(ended.job_class.usage, self.now - ended.began)
-        self._lowered.update((gauge, None) for gauge, _ in ended.job_class.gauges if gauge.waiting)
+        for gauge, _ in ended.job_class.gauges:
+            if gauge.waiting:
+                self._lowered[gauge] = None
         return ended
 
     def _change_usage(self, job_class: JobClass, jobs: int) -> None:
