@@ -150,19 +150,12 @@ def _rows(limit: JsonMapping) -> list[tuple[str, ...]]:
 @click.command("order", short_help="Explain the order of pending requests.")
 @options
 @click.argument("source")
-@click.option(
-    "--explain",
-    "users",
-    nargs=2,
-    metavar="USER USER",
-    help="Also explain the order of two users by their shares; each is a name, or a path of the share tree.",
-)
 def order_command(
     *,
     source: str,
-    users: tuple[str, str] | None,
     partition_name: PartitionName | None = None,
     limit: Rows = 100,
+    users: Annotated[tuple[str, str], "--explain", "USER USER"] | None = None,
     tree: Annotated[str, "NAME"] | None = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -173,9 +166,9 @@ def order_command(
 
     Args:
         source: the server or store.
-        users: the two users whose order is explained.
         partition_name: The partition of a server. [default: default]
         limit: The maximum number of requests.
+        users: Also explain the order of two users by their shares; each is a name, or a path of the share tree.
         tree: Descend through the groups of a quota model instead of queues.
         as_json: Print JSON.
     """

@@ -1,10 +1,10 @@
 """Options of commands, derived from the signatures and docstrings of the functions that execute them.
 
 The annotation of a keyword argument gives the type of its option, its default the default, and the section ``Args`` of
-the docstring its description. Truth values are flags, and tuples are options that may be repeated. `Annotated` adds
-the name of the option if it differs (a text that begins with ``-``), a placeholder for its value (another text), a type
-of click, and a function that reads the texts of an option that may be repeated. Further keyword arguments with the
-fields of a `TypedDict` are options without defaults.
+the docstring its description. Truth values are flags. Tuples of any length are options that may be repeated, others
+options with several values. `Annotated` adds the name of the option if it differs (a text that begins with ``-``), a
+placeholder for its value (another text), a type of click, and a function that reads the texts of an option that may be
+repeated. Further keyword arguments with the fields of a `TypedDict` are options without defaults.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def _settings(name: str, hint: Any) -> dict[str, Any]:  # noqa: ANN401 - an anno
     if NoneType in parts:
         return _settings(name, parts[0])
     if get_origin(hint) is tuple:
-        return {**_settings(name, parts[0]), "multiple": True}
+        more = {"multiple": True} if parts[-1] is Ellipsis else {"nargs": len(parts)}
+        return {**_settings(name, parts[0]), **more}
     names = (f"--{name.replace('_', '-')}", name)
     if hint is bool:
         return {"names": names, "is_flag": True}

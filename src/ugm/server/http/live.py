@@ -82,7 +82,7 @@ class LiveFeed:
         #: When the partition may be read again, on the monotonic clock.
         self._next_at = 0.0
         #: The messages that lead to the newest frame, by version of the frame before and topics.
-        self._messages: dict[tuple[int, frozenset[Topic]], bytes] = {}
+        self._messages: dict[tuple[int | None, frozenset[Topic]], bytes] = {}
 
     def close(self) -> None:
         """End all streams within about a second, for example because the server stops."""
@@ -150,7 +150,7 @@ class LiveFeed:
         """Return the message after which a client has the newest frame; empty if nothing has changed."""
         if newest.outage:
             return _encode("outage", None, {"at": newest.at, "reason": newest.outage})
-        key = 0 if known is None else known.version, topics
+        key = None if known is None else known.version, topics
         if key not in self._messages:
             if known is None:
                 # Only queues have rows in messages; clients read pages of all others.
