@@ -50,8 +50,8 @@ def listen(host: str, port: int) -> socket.socket:
 def exit_on_sigterm() -> None:
     """Let SIGTERM end a command with the status 0, also in the first process of a container, where it has no effect.
 
-    `SystemExit` is raised, so that the contexts which are open end. While a server runs, it stops before that. SIGHUP is
-    ignored until a server handles it.
+    `SystemExit` is raised, so that the contexts which are open end. While a server runs, it stops before that.
+    SIGHUP is ignored until a server handles it.
     """
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     if hasattr(signal, "SIGHUP"):

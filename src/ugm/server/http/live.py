@@ -75,14 +75,14 @@ class LiveFeed:
         self._is_closed = False
         #: The number of streams with each topic.
         self._listeners = Counter[Topic]()
-        #: Held while the partition is read.
+        #: Held while the partition is read, and while frames are compared.
         self._reading: Final = asyncio.Lock()
         #: The newest frame; None while nobody listens.
         self._frame: _Frame | None = None
         #: When the partition may be read again, on the monotonic clock.
         self._next_at = 0.0
-        #: The messages that lead to the newest frame, by version of the frame before and topics.
-        self._messages: dict[tuple[int | None, frozenset[Topic]], bytes] = {}
+        #: The messages that lead to the newest frame, by the versions of the two frames, and topics.
+        self._messages: dict[tuple[int | None, int, frozenset[Topic]], bytes] = {}
 
     def close(self) -> None:
         """End all streams within about a second, for example because the server stops."""
@@ -107,7 +107,7 @@ class LiveFeed:
             sent_at = monotonic()
             while not self._is_closed:
                 newest = await self._next(newest)
-                message = self._message(known, newest, topics)
+                message = await self._message(known, newest, topics)
                 known = known if newest.outage else newest
                 if not message and monotonic() - sent_at > _IDLE_SECONDS:
                     message = _encode("idle", newest, {})
@@ -146,20 +146,25 @@ class LiveFeed:
             return last._replace(at=at, outage="the server failed; its log has the details")
         return _Frame(last.version + (rows != last.rows), at, rows)
 
-    def _message(self, known: _Frame | None, newest: _Frame, topics: frozenset[Topic]) -> bytes:
+    async def _message(self, known: _Frame | None, newest: _Frame, topics: frozenset[Topic]) -> bytes:
         """Return the message after which a client has the newest frame; empty if nothing has changed."""
         if newest.outage:
             return _encode("outage", None, {"at": newest.at, "reason": newest.outage})
-        key = None if known is None else known.version, topics
-        if key not in self._messages:
-            if known is None:
-                # Only queues have rows in messages; clients read pages of all others.
-                queues = {"queues": newest.rows["queues"]} if "queues" in topics else {}
-                self._messages[key] = _encode("state", newest, queues)
-            else:
-                changes = _changes(known, newest, topics)
-                self._messages[key] = _encode("change", newest, changes) if changes else b""
-        return self._messages[key]
+        if known is not None and known.version == newest.version:
+            return b""
+        key = None if known is None else known.version, newest.version, topics
+        async with self._reading:
+            if key not in self._messages:
+                self._messages[key] = await asyncio.to_thread(_state_or_changes, known, newest, topics)
+            return self._messages[key]
+
+
+def _state_or_changes(known: _Frame | None, newest: _Frame, topics: frozenset[Topic]) -> bytes:
+    if known is None:
+        # Only queues have rows in messages; clients read pages of all others.
+        return _encode("state", newest, {"queues": newest.rows["queues"]} if "queues" in topics else {})
+    changes = _changes(known, newest, topics)
+    return _encode("change", newest, changes) if changes else b""
 
 
 def _rows(snapshot: PartitionSnapshot) -> dict[Topic, Mapping[Any, object]]:
