@@ -169,7 +169,7 @@ class CheckedArguments:
         if known is None:
             return False
         is_pending = known.state is _PENDING
-        if is_pending and (row.state is not _PENDING or row.node is None):
+        if is_pending and row.node != known.node and (row.state is not _PENDING or row.node is None):
             # The grant names the node, or a plan has named it for a request without one.
             row = row._replace(node=known.node)
         if known.until is not None and row.duration is not None:
