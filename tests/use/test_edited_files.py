@@ -72,9 +72,10 @@ def test_the_command(file: Path, options: list[str], limit: int) -> None:
     command += ["--listen", f"unix:{socket}", "--store", str(store)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own program
         assert process.stdout is not None
+        assert process.stderr is not None
         process.stdout.readline()
+        assert options or "is not in force" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=30)
-    assert ("is not in force" in errors) or options
+        process.communicate(timeout=30)
     with open_partition(store) as partition:
         assert partition.queue_maximum("root.q") == Resource(gpu=limit)

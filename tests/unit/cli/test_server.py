@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -201,8 +201,8 @@ def test_serve(file: Path, tmp_path: Path) -> None:
 def test_serve_without_its_service(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server whose service has ended by itself ends, too, so that a service manager can restart it."""
 
-    async def fail(service: Service, _stopping: asyncio.Event) -> None:
-        service._note_ready()
+    async def fail(_service: Service, on_ready: Callable[[], object]) -> None:
+        on_ready()
         await asyncio.sleep(0.1)
         raise ValueError("broken")
 

@@ -267,7 +267,7 @@ class AdmissionControl(CheckedArguments):
             require_name("allocation_id", allocation_id)
             return False
         application = self._state.applications[row.application_id]
-        self.take_out(application, (row,))
+        self.take_out(application, row)
         if not application.allocations:
             self._state.finish_if_idle(application)
         return True
@@ -277,26 +277,23 @@ class AdmissionControl(CheckedArguments):
         for row in rows:
             self.release(row.allocation_id)
 
-    def take_out(self, application: Application, rows: Iterable[Allocation]) -> None:
-        """Release allocations of an application or withdraw pending ones; if nothing is left, it has to be finished."""
-        state, models = self._state, self._models
-        holding = application.holding
-        if holding is not None and holding.epoch is not state.active_limits.epoch:
+    def take_out(self, application: Application, row: Allocation) -> None:
+        """Release an allocation or withdraw a pending one; its application may have to be finished then."""
+        state, models, holding = self._state, self._models, application.holding
+        if models.all:
+            models.change("remove_pending" if row.state is _PENDING else "refund", application.claim(row))
+        if holding is None or row.state is _PENDING:
+            # Without a holding, everything is pending.
+            state.remove(row.allocation_id)
+            return
+        if holding.epoch is not state.active_limits.epoch:
             holding.refresh()
-        for row in rows:
-            is_pending = row.state is _PENDING
-            if models.all:
-                models.change("remove_pending" if is_pending else "refund", application.claim(row))
-            if is_pending or holding is None:
-                # Without a holding, everything is pending.
-                state.remove(row.allocation_id)
-                continue
-            layout, vector = row.usage.compiled
-            if layout is not holding.epoch.layout:
-                vector = holding.epoch.layout.vector(row.usage)
-            if not holding.try_refund(vector):
-                holding.require_held(vector)
-            state.remove_held(application, row)
+        layout, vector = row.usage.compiled
+        if layout is not holding.epoch.layout:
+            vector = holding.epoch.layout.vector(row.usage)
+        if not holding.try_refund(vector):
+            holding.require_held(vector)
+        state.remove_held(application, row)
 
     # Existing allocations
 

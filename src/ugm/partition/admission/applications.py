@@ -272,7 +272,8 @@ class ApplicationLifecycle(AdmissionPart):
         application = self._admission.require_application(application_id)
         state = ApplicationState.FAILED if application.row.failing else application.state
         names = tuple(application.allocations)
-        self._admission.take_out(application, [*application.pending.values(), *application.allocations.values()])
+        for row in [*application.pending.values(), *application.allocations.values()]:
+            self._admission.take_out(application, row)
         self._state.remove_application(application, state)
         return names
 
