@@ -140,7 +140,7 @@ class Layout:
         return self if layout.names == self.names else layout
 
     def vector(self, usage: Resource) -> RequestVector:
-        """Compile *usage* for this layout, whatever its names, and cache the result in it if requests may have them.
+        """Compile *usage* for this layout, with any names, and cache the result in it if requests may have them.
 
         Raises:
             RequestError: an amount is negative.

@@ -170,7 +170,7 @@ def shares_of(available: int, sharers: Iterable[Sharer], *, scale: bool = True) 
 
 
 def _rounds(available: int, runtime: dict[str, int], groups: Mapping[str, tuple[int, int]]) -> Iterator[SharingRound]:
-    """Divide what is left of an amount, and yield each round.
+    """Divide the rest of an amount, and yield each round.
 
     Args:
         available: the amount.

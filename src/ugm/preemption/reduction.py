@@ -165,7 +165,7 @@ class _Planner:
         self.is_optimal = True
 
     def reduce(self, node: QueueNode, timer: ReductionTimer) -> Reduction:
-        """Choose the victims of one queue, and return the reduction without what is left."""
+        """Choose the victims of one queue, and return the reduction without the rest."""
         candidates = {
             one: rest
             for one, positions in self._tree.classes[None].items()

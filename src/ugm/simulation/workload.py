@@ -275,15 +275,15 @@ def _parse_line(line: str, name: str, line_number: int) -> SwfRecord:
         raise WorkloadError(name, line_number, f"expected {len(SwfRecord._fields)} fields, found {len(texts)}")
     try:
         record = SwfRecord._make(map(int, texts))
-        is_usual = (
+        is_valid = (
             _NUMBERS.fullmatch(line)
             and min(record) >= UNKNOWN
             and max(record) <= MAX_SECONDS
             and min(record.number, record.submit_time) >= 0
         )
     except ValueError:
-        is_usual = False
-    if not is_usual:
+        is_valid = False
+    if not is_valid:
         values = [
             _number(column, text, name, line_number) for column, text in zip(SwfRecord._fields, texts, strict=True)
         ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from support.partition_fixtures import SUE
@@ -43,11 +45,13 @@ def test_a_queue_preempts_after_its_delay() -> None:
 
 
 @pytest.mark.parametrize(
-    "report",
-    [replayed("false"), replayed(guaranteed=2), replayed(reclaims=False)],
+    "settings",
+    [{"enabled": "false"}, {"guaranteed": 2}, {"reclaims": False}],
     ids=["disabled", "above the guarantee", "without evictions"],
 )
-def test_nothing_is_preempted(report: Report) -> None:
+def test_nothing_is_preempted(settings: dict[str, Any]) -> None:
     """The job waits for the others."""
+    report = replayed(**settings)
+
     assert report.reclaims == ()
     assert (report.waiting.max, report.end_time, report.is_clean) == (90, 130, True)

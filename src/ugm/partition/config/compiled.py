@@ -493,7 +493,7 @@ class CompiledConfig(NamedTuple):
 
     @property
     def mentions_reservations(self) -> bool:
-        """True if a queue has the property that lets requests reserve capacity, whatever its value."""
+        """True if a queue has the property that lets requests reserve capacity, with any value."""
         if self.config is None:
             return False
         return any(

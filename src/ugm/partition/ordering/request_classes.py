@@ -264,7 +264,7 @@ class RequestClasses:
     def block(self, found: RequestClass, limit: BlockingLimit | None) -> None:
         """Let a limit block an open class, which it denies, with all that it has denied before; None if it is unknown.
 
-        Nobody knows when an unknown limit has room again, so the next search tests the class.
+        It is not known when an unknown limit has room again, so the next search tests the class.
         """
         limit = limit or BlockingLimit(_UNKNOWN, found.size)
         known = self._limits if limit.resource is None else self._limits_of_models
