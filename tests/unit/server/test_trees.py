@@ -145,11 +145,13 @@ def test_large_trees_are_bounded() -> None:
     found = json_at(partition, "tree", tree="elastic")
     opened = json_at(partition, "tree", tree="elastic", toggle="team2", offset=2, limit=50)
     page = json_at(partition, "tree", tree="Teams", toggle=["team0", "team1", "team2", "team3"])
+    past = json_at(partition, "tree", tree="elastic", offset=100)
 
     assert (found["nodes"], found["total"], len(found["rows"])) == (401, 5, 5)
     assert (opened["total"], len(opened["rows"])) == (104, 50)
     assert names(opened)[:4] == ["team1", "team2", "team2-0", "team2-1"]
     assert (page["total"], len(page["rows"])) == (401, 100)
+    assert (past["total"], past["rows"]) == (5, [])
 
 
 def test_metrics() -> None:

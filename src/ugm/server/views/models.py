@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 from msgspec import Meta, Struct, structs
@@ -277,14 +276,13 @@ def tree(
     def is_open(node: TreeItem, level: int) -> bool:
         return kept is not None or (are_open or level == 1) is not (node.name in toggled)
 
-    page = islice(found.rows(is_open, _sort_key(found, resource, sort), kept), offset, None)
+    visible = [*found.rows(is_open, _sort_key(found, resource, sort), kept)]
     rows = [
         row._replace(amounts={measure: one.get(resource) for measure, one in found.nodes[row.name].amounts.items()})
-        for row in islice(page, limit)
+        for row in visible[offset : offset + limit]
     ]
-    total = offset + len(rows) + sum(1 for _ in page)
     own = found.name, found.kind, found.mode, len(found.nodes), len(found.borrowers)
-    return Tree(*own, list(found.resources), resource, total, rows)
+    return Tree(*own, list(found.resources), resource, len(visible), rows)
 
 
 def _find(served: ServedPartition, name: str) -> ModelTree:
