@@ -1,6 +1,6 @@
 """The command ``ugm``: simulate workloads, compare and validate configurations, explain decisions, run a server.
 
-The command needs the extra ``cli``; `main` prints how to install it.
+The command needs the extra ``cli``, and some subcommands need others; `main` prints which one is missing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,15 @@ from typing import Final
 
 __all__ = ["main"]
 
-#: The packages that the extra ``cli`` installs.
-_REQUIRED: Final = frozenset(("click", "rich"))
+#: The extra that installs each optional package.
+_EXTRAS: Final = {
+    "click": "cli",
+    "rich": "cli",
+    "starlette": "server",
+    "uvicorn": "server",
+    "prometheus_client": "metrics",
+    "msgspec": "service",
+}
 
 
 def main() -> None:
@@ -20,13 +27,14 @@ def main() -> None:
     _escape_unknown_characters()
     try:
         from ugm.cli.commands import ugm  # noqa: PLC0415 - imports optional packages
+
+        ugm(prog_name="ugm")
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in _REQUIRED:
+        if missing not in _EXTRAS:
             raise
-        sys.stderr.write(f"ugm: the command needs {missing}: install the extra 'cli'\n")
+        sys.stderr.write(f"ugm: the command needs {missing}: install the extra '{_EXTRAS[missing]}'\n")
         sys.exit(2)
-    ugm(prog_name="ugm")
 
 
 def _escape_unknown_characters() -> None:

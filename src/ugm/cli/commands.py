@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from difflib import ndiff
 from typing import Final, NamedTuple
 
 import click
 
-from ugm import ConfigError, Problem, UgmError
+from ugm import ConfigError, UgmError
+from ugm._json_values import JsonObject
 from ugm.cli.demo import demo_command
 from ugm.cli.explain import explain_command, order_command
 from ugm.cli.options import STDIN, read_config, read_review
@@ -33,97 +33,68 @@ from ugm.cli.store import budgets_command, store_commands, usage_command
 from ugm.config import PartitionConfig, Review, SchedulerConfig, dump_config, export_config
 from ugm.configuration.fields import to_data
 from ugm.configuration.model_kinds import unmapped_queues
-from ugm.errors import RequestError, printable
-from ugm.partition import Changes, LimitRisk, changes
+from ugm.errors import printable
+from ugm.partition import changes
 from ugm.partition.config.changes import lowered_limits
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.server.http.payloads import ApiError, problem_to_dict
 
-__all__ = ["PartitionDifference", "differences", "render_differences", "ugm"]
+__all__ = ["ugm"]
 
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "r": "red", "w": "yellow"}
 
 
-class PartitionDifference(NamedTuple):
-    """The difference of one partition; false if there is none."""
+class _Difference(NamedTuple):
+    """The difference of one partition."""
 
-    name: str
-    before: PartitionConfig | None
-    after: PartitionConfig | None
-    changes: Changes
-
-    @property
-    def change(self) -> str:
-        """The kind of the change: ``added``, ``removed``, ``changed`` or ``none``."""
-        if self.before is None:
-            return "added"
-        if self.after is None:
-            return "removed"
-        return "changed" if self.changes else "none"
-
-    @property
-    def risks(self) -> tuple[LimitRisk, ...]:
-        """The limits that fall by more than 10 %; a plan has to be confirmed if it has any."""
-        return tuple(lowered_limits(CompiledConfig.of(self.before), CompiledConfig.of(self.after)))
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The queues in which a declared quota model of the new configuration denies every request."""
-        return tuple(map(str, unmapped_queues(self.after)))
-
-    def __bool__(self) -> bool:
-        return self.change != "none"
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the difference for JSON."""
-        risks = [risk.to_dict() for risk in self.risks]
-        found = {"risks": risks, "warnings": list(self.warnings)}
-        return {"partition": self.name, "change": self.change, **self.changes.to_dict(), **found}
+    partition: str
+    #: ``added``, ``removed``, ``changed`` or ``none``.
+    change: str
+    #: The differences for JSON.
+    fields: JsonObject
+    #: A line for each change with its sign, and for each risk and warning.
+    lines: list[str]
 
 
-def differences(old: SchedulerConfig, new: SchedulerConfig, name: str | None = None) -> list[PartitionDifference]:
-    """Compare all partitions of two configurations, or one by its name; those of the old configuration come first.
-
-    Raises:
-        RequestError: neither configuration has a partition with that name.
-    """
-    before = {partition.name: partition for partition in old.partitions}
-    after = {partition.name: partition for partition in new.partitions}
-    names = list({**before, **after}) if name is None else [name.lower()]
-    if not before.keys() | after.keys() >= set(names):
-        existing = ", ".join(repr(each) for each in {**before, **after})
-        raise RequestError(
-            "partition", name, f"no such partition in either file (existing: {existing or 'none'})", "partition-unknown"
-        )
-    return [
-        PartitionDifference(each, before.get(each), after.get(each), changes(before.get(each), after.get(each)))
-        for each in names
-    ]
+def _differences(old: SchedulerConfig, new: SchedulerConfig, name: str | None) -> list[_Difference]:
+    """Compare all partitions of two configurations, or one by its name; those of the old configuration come first."""
+    before, after = ({one.name: one for one in side.partitions} for side in (old, new))
+    names = {**before, **after}
+    if name is not None and name.lower() not in names:
+        existing = ", ".join(map(repr, names)) or "none"
+        raise click.BadParameter(f"no such partition in either file (existing: {existing})", param_hint="'--partition'")
+    chosen = names if name is None else [name.lower()]
+    return [_difference(one, before.get(one), after.get(one)) for one in chosen]
 
 
-def render_differences(found: list[PartitionDifference], title: str) -> None:
-    """Print differences for people: a line for each change with its sign, and for each risk and warning."""
-    click.secho(f"\n{printable(title)}", bold=True)
-    for difference in filter(None, found):
-        change = "" if difference.change == "changed" else f" ({difference.change})"
-        click.echo(f"\npartition {printable(difference.name)}{change}")
-        for line in _lines(difference):
-            click.secho(printable(line), fg=_COLOURS.get(line[0]))
-    click.echo("" if any(found) else "\n  no changes\n")
-
-
-def _lines(difference: PartitionDifference) -> Iterator[str]:
-    changed = difference.changes
-    yield from str(changed).splitlines() if changed else ()
+def _difference(name: str, before: PartitionConfig | None, after: PartitionConfig | None) -> _Difference:
+    changed = changes(before, after)
+    change = "added" if before is None else "removed" if after is None else "changed" if changed else "none"
+    # A plan has to be confirmed if it has any.
+    risks = list(lowered_limits(CompiledConfig.of(before), CompiledConfig.of(after)))
+    warnings = list(map(str, unmapped_queues(after)))
+    lines = str(changed).splitlines() if changed else []
     if changed.placement_rules:
         # All of them, because their order matters.
-        before, after = (
-            [json.dumps(to_data(rule), ensure_ascii=False) for rule in (side.placement_rules if side else ())]
-            for side in (difference.before, difference.after)
-        )
-        yield from (f"    {line}" for line in ndiff(before, after) if line[0] != "?")
-    yield from (f"risk: {risk}" for risk in difference.risks)
-    yield from (f"warning: {warning}" for warning in difference.warnings)
+        lines += [f"    {line}" for line in ndiff(_rules(before), _rules(after)) if line[0] != "?"]
+    lines += [*(f"risk: {risk}" for risk in risks), *(f"warning: {warning}" for warning in warnings)]
+    fields = {**changed.to_dict(), "risks": [risk.to_dict() for risk in risks], "warnings": warnings}
+    return _Difference(name, change, fields, lines)
+
+
+def _rules(config: PartitionConfig | None) -> list[str]:
+    return [json.dumps(to_data(rule), ensure_ascii=False) for rule in (config.placement_rules if config else ())]
+
+
+def _render_differences(found: list[_Difference], title: str) -> None:
+    """Print the differences for people."""
+    click.secho(f"\n{printable(title)}", bold=True)
+    for one in found:
+        change = "" if one.change == "changed" else f" ({one.change})"
+        click.echo(f"\npartition {printable(one.partition)}{change}")
+        for line in one.lines:
+            click.secho(printable(line), fg=_COLOURS.get(line[0]))
+    click.echo("" if found else "\n  no changes\n")
 
 
 # The commands
@@ -139,7 +110,9 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except (UgmError, ApiError) as error:
+        except BrokenPipeError:
+            raise
+        except (UgmError, ApiError, OSError) as error:
             exit_with_error(error)
 
 
@@ -181,17 +154,16 @@ def diff_command(*, old: str, new: str, partition_name: PartitionName | None = N
     if old == new == STDIN:
         raise click.UsageError("only one of the configurations can be read from the standard input")
     try:
-        found = differences(read_config(old), read_config(new), partition_name)
+        found = _differences(read_config(old), read_config(new), partition_name)
     except ConfigError as error:
         exit_with_error(error, status=_ERROR)
-    except RequestError as error:
-        raise click.BadParameter(str(error), param_hint="'--partition'") from None
+    differing = [one for one in found if one.change != "none"]
     if as_json:
-        listed = [difference.to_dict() for difference in found]
-        print_json({"old": old, "new": new, "changed": any(found), "partitions": listed})
+        listed = [{"partition": one.partition, "change": one.change, **one.fields} for one in found]
+        print_json({"old": old, "new": new, "changed": bool(differing), "partitions": listed})
     else:
-        render_differences(found, f"{old} -> {new}")
-    sys.exit(_DIFFERENT if any(found) else 0)
+        _render_differences(differing, f"{old} -> {new}")
+    sys.exit(_DIFFERENT if differing else 0)
 
 
 @ugm.command("validate", short_help="Print all problems of configurations.")
@@ -216,16 +188,13 @@ def validate_command(*, files: tuple[str, ...], as_json: JsonFlag = False) -> No
         print_json({"valid": not count, "files": [_review(file, review) for file, review in reviews.items()]})
     else:
         for review in reviews.values():
-            for problem in sorted((*review.problems, *map(_as_warning, review.warnings))):
+            warnings = (one._replace(message=f"warning: {one.message}") for one in review.warnings)
+            for problem in sorted((*review.problems, *warnings)):
                 click.echo(problem.for_people())
-        warnings = sum(len(review.warnings) for review in reviews.values())
-        suffix = f" and {counted(warnings, 'warning')}" if warnings else ""
+        warned = sum(len(review.warnings) for review in reviews.values())
+        suffix = f" and {counted(warned, 'warning')}" if warned else ""
         click.echo(f"{counted(count, 'problem')}{suffix} in {counted(len(reviews), 'file')}", err=True)
     sys.exit(PROBLEMS if count else 0)
-
-
-def _as_warning(problem: Problem) -> Problem:
-    return problem._replace(message=f"warning: {problem.message}")
 
 
 def _review(file: str, review: Review) -> dict[str, object]:

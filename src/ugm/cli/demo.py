@@ -15,7 +15,7 @@ import click
 
 import ugm
 from ugm import Partition, Resource, load_config
-from ugm.cli.serve import Host, Port, extras_required, listening, names_of, run_server
+from ugm.cli.serve import Host, Port, listening, names_of, run_server
 from ugm.cli.signature import JsonFlag, options
 from ugm.server import History
 from ugm.server.serving import exit_on_sigterm
@@ -53,17 +53,16 @@ def demo_command(
         speed: Seconds of the workload per second.
         as_json: Print the URL of the server as JSON.
     """
-    exit_on_sigterm()
-    with extras_required():
-        from ugm.server import create_app  # noqa: PLC0415 - needs an extra
+    from ugm.server import create_app  # noqa: PLC0415 - needs an extra
 
-        with listening(host, port) as listener:
-            replay, history = create_demo()
-            replay.run(START)
-            app = create_app({"default": replay.partition}, history={"default": history}, allowed_hosts=names_of(host))
-            # Ctrl-C is the usual way to stop the demo.
-            with _playing(replay, speed), suppress(KeyboardInterrupt):
-                run_server(app, host, listener, {}, as_json=as_json)
+    exit_on_sigterm()
+    with listening(host, port) as listener:
+        replay, history = create_demo()
+        replay.run(START)
+        app = create_app({"default": replay.partition}, history={"default": history}, allowed_hosts=names_of(host))
+        # Ctrl-C is the usual way to stop the demo.
+        with _playing(replay, speed), suppress(KeyboardInterrupt):
+            run_server(app, host, listener, {}, as_json=as_json)
 
 
 @contextmanager

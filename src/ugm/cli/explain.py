@@ -16,8 +16,8 @@ from rich.text import Text
 
 from ugm import Partition
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.cli.options import Amounts, read_partition_config, read_values, server_at, server_or_store
-from ugm.cli.output import print_json, section, shown, table, with_instants
+from ugm.cli.options import Amounts, read_partition_config, read_values, server_at
+from ugm.cli.output import print_json, shown, table, with_instants
 from ugm.cli.signature import JsonFlag, PartitionName, Rows, options
 from ugm.errors import printable
 from ugm.resources import Resource, format_amount
@@ -100,11 +100,11 @@ def explain_command(  # noqa: PLR0913 - one for each option
             partition.add_node("cluster", cluster)
         explanation = explain_request(partition, **request)
     else:
-        explanation = server.post("/explain", request)
+        explanation = server.send("/explain", request)
     if preempt and server is not None:
         # For a request that has waited long enough.
         plan = {**subject, "usage": usage, "priority": priority, "since": 0, "now": _LONG}
-        explanation["preemption"] = server.post("/plan_preemption", plan)
+        explanation["preemption"] = server.send("/plan_preemption", plan)
     if as_json:
         print_json(explanation)
     else:
@@ -132,13 +132,7 @@ def _rows(limit: JsonMapping) -> list[tuple[str, ...]]:
     subject = f"{whose} (*)" if limit["limit_name"] == "*" and limit["name"] != "*" else whose
     path = limit["queue_path"]
     rows: list[tuple[str, ...]] = [
-        (
-            subject,
-            path,
-            name,
-            format_amount(name, limit["usage"].get(name, 0)),
-            format_amount(name, most),
-        )
+        (subject, path, name, format_amount(name, limit["usage"].get(name, 0)), format_amount(name, most))
         for name, most in (limit["max_resources"] or {}).items()
     ]
     if limit["max_applications"]:
@@ -172,7 +166,7 @@ def order_command(
         tree: Descend through the groups of a quota model instead of queues.
         as_json: Print JSON.
     """
-    server = server_or_store(source, partition_name)
+    server = server_at(source, partition_name)
     compared: JsonMapping | None = None
     if server is None:
         with read_partition(source) as partition:
@@ -181,9 +175,9 @@ def order_command(
         if users is not None:
             compared = explain_shares_of(reports, *users)
     else:
-        turns = server.get("/order", limit=limit, **({} if tree is None else {"tree": tree}))["turns"]
+        turns = server.send("/order", limit=limit, **({} if tree is None else {"tree": tree}))["turns"]
         if users is not None:
-            compared = server.get("/shares", first=users[0], second=users[1], limit=1)["explanation"]
+            compared = server.send("/shares", first=users[0], second=users[1], limit=1)["explanation"]
     if users is not None and compared is None:
         raise click.UsageError("the configuration declares no shares of users")
     if as_json:
@@ -201,9 +195,7 @@ def _render(turns: Sequence[JsonMapping], compared: JsonMapping | None, console:
     for place, turn in enumerate(turns, 1):
         console.print(f"{place}  {shown('; '.join(turn['reasons']))}", highlight=False, soft_wrap=True)
     if compared is not None:
-        console.print()
-        console.print(shown(compared["text"]), highlight=False)
-        section(console, f"Compared below {compared['account'] or 'the top'}", _steps(compared))
+        console.print(f"\n{shown(compared['text'])}", highlight=False)
 
 
 def _turn_table(turns: Iterable[JsonMapping]) -> Table:
@@ -221,18 +213,3 @@ def _turn_table(turns: Iterable[JsonMapping]) -> Table:
     ]
     columns = ("place", "request", "user", "queue", "priority", "usage", "maximum")
     return table(*columns, rows=rows, right=("place", "priority"), folded=("queue", "usage"))
-
-
-def _steps(explanation: JsonMapping) -> Table:
-    columns = ("node", "share", "part of the usage", "level")
-    nodes = [step[side] for step in explanation["steps"] for side in ("first", "second")]
-    rows = [(node["path"], node["share"] or "parent", _brief(node["used"]), _brief(node["level"])) for node in nodes]
-    return table(*columns, rows=rows, right=columns[1:], folded=("node",))
-
-
-def _brief(text: str) -> str:
-    """Return an exact number, or its nearest decimal number if it is long."""
-    if len(text) <= len("1000/1000"):
-        return text
-    numerator, _, denominator = text.partition("/")
-    return f"{int(numerator) / int(denominator or 1):.6g}"

@@ -12,8 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.client import HTTPException
-from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, cast, final, get_args
+from typing import Annotated, Final, TypeAlias, cast, final, get_args
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
@@ -33,8 +32,6 @@ __all__ = [
     "STDIN",
     "STORE",
     "Amounts",
-    "LocationType",
-    "QuantityType",
     "Server",
     "ServerError",
     "chosen_partition",
@@ -45,9 +42,7 @@ __all__ = [
     "read_review",
     "read_tags",
     "read_values",
-    "require_folder",
     "server_at",
-    "server_or_store",
     "server_url",
 ]
 
@@ -109,19 +104,6 @@ def _field(text: str) -> NameField:
     return cast("NameField", text)
 
 
-class QuantityType(click.ParamType[int]):
-    """A quantity, such as ``4Gi`` or, for cores, ``2.5``."""
-
-    name = "quantity"
-
-    def __init__(self, *, vcore: bool = False) -> None:
-        self._vcore: Final = vcore
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401, ARG002 - as in the base class
-        """Return the amount in base units."""
-        return _quantity(value, vcore=self._vcore) if isinstance(value, str) else value
-
-
 def _quantity(text: str, *, vcore: bool) -> int:
     """Parse a quantity as in a configuration; cores may also have decimals, such as ``2.5``."""
     decimal = _DECIMAL_CORES.fullmatch(text) if vcore else None
@@ -145,12 +127,6 @@ def read_config(file: str) -> SchedulerConfig:
 def read_review(file: str) -> Review:
     """Return the problems and warnings of a configuration file, or of the standard input for ``-``."""
     return review_file(file) if file != STDIN else review_bytes(sys.stdin.buffer.read(MAX_BYTES + 1), file="<stdin>")
-
-
-def require_folder(file: Path | None) -> None:
-    """Require that the folder of a new file exists, so that a missing folder is reported before a long replay."""
-    if file is not None and not os.path.isdir(file.absolute().parent):  # noqa: PTH112 - false for long names
-        raise click.BadParameter(f"the folder {str(file.parent)!r} does not exist")
 
 
 def read_partition_config(file: str, name: str | None) -> PartitionConfig:
@@ -177,18 +153,13 @@ class ServerError(UgmError):
     """The server could not be reached, or refused the request."""
 
 
-def _is_url(text: str) -> bool:
-    """Return whether a text is the URL of a server."""
-    return text.startswith(("http://", "https://"))
-
-
 def server_url(text: str) -> str | None:
     """Return the URL of a server, also for ``localhost:8080``; None for other texts, such as the name of a file.
 
     Raises:
         click.UsageError: the URL is not valid.
     """
-    if not _is_url(text):
+    if not text.startswith(("http://", "https://")):
         if not _HOST_AND_PORT.fullmatch(text) or os.path.exists(text):  # noqa: PTH110 - false for names that are too long
             return None
         text = f"http://{text}"
@@ -215,31 +186,20 @@ class Server:
         self._base: Final = f"{url.rstrip('/')}/api/v1"
         self._partition: Final = quote(partition, safe="")
 
-    def get(self, path: str = "", /, **query: object) -> Json:
-        """Send a GET request, and return the parsed response.
+    def send(self, path: str, body: Mapping[str, object] | None = None, /, **query: object) -> Json:
+        """Send a POST request with a JSON body, or else a GET request, and return the parsed response.
 
         Args:
             path: the path below that of the partition.
+            body: the body.
             query: the query parameters.
 
         Raises:
             ServerError: the request failed.
         """
-        return self._send(f"{path}?{urlencode(query)}" if query else path, None)
-
-    def post(self, path: str, body: Mapping[str, object]) -> Json:
-        """Send a POST request with a JSON body, and return the parsed response.
-
-        Raises:
-            ServerError: the request failed.
-        """
-        return self._send(path, json.dumps(body, default=dict).encode())
-
-    def _send(self, path: str, content: bytes | None) -> Json:
-        url = f"{self._base}/partition/{self._partition}{path}"
-        if not _is_url(url):
-            raise ServerError(f"{url!r} is not the URL of a server")
-        request = Request(url, content, {"Content-Type": "application/json"})  # noqa: S310 - checked above
+        content = None if body is None else json.dumps(body, default=dict).encode()
+        url = f"{self._base}/partition/{self._partition}{path}?{urlencode(query)}"
+        request = Request(url, content, {"Content-Type": "application/json"})  # noqa: S310 - see `server_at`
         try:
             with urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310 - as above
                 return json.load(response)
@@ -266,30 +226,11 @@ def server_at(source: str, partition: str | None) -> Server | None:
     return None if url is None else Server(url, partition or "default")
 
 
-def server_or_store(source: str, partition: str | None) -> Server | None:
-    """Return a partition of a server; None if the source is an existing file, or a URL of PostgreSQL.
-
-    Raises:
-        click.UsageError: it is neither.
-    """
-    server = server_at(source, partition)
-    if server is None and not source.startswith(URL_SCHEMES) and not os.path.isfile(source):  # noqa: PTH113 - false for long names
-        raise click.UsageError(f"{source} is neither a store nor the address of a server")
-    return server
+def _require_store(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
+    if not text.startswith(URL_SCHEMES) and server_url(text) is not None:
+        raise click.BadParameter(f"{text} is a server; this command needs its store, a file or postgresql://...")
+    return text
 
 
-@final
-class LocationType(click.Path):
-    """The path of a file, or a URL of PostgreSQL."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - as in the base class
-        """Return the text."""
-        if isinstance(value, str) and value.startswith(URL_SCHEMES):
-            return value
-        if isinstance(value, str) and server_url(value) is not None:
-            self.fail(f"{value} is a server; this command needs its store, a file or postgresql://...", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-#: The store that a command reads.
-STORE: Final = click.argument("store", type=LocationType(exists=True, dir_okay=False))
+#: The store that a command reads: a file, or a URL of PostgreSQL.
+STORE: Final = click.argument("store", callback=_require_store)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, Unpack
 
 import click
 
@@ -22,7 +22,6 @@ from ugm.cli.options import STDIN, chosen_partition, read_config
 from ugm.cli.output import exit_with_error
 from ugm.cli.signature import JsonFlag, PartitionName, options
 from ugm.config import PartitionConfig, SchedulerConfig
-from ugm.errors import UgmError
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.server import History, serving
 
@@ -37,22 +36,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Host",
     "Port",
-    "extras_required",
     "listening",
     "names_of",
     "run_server",
     "serve_command",
 ]
-
-#: The extra that installs each optional package.
-_EXTRAS: Final = {
-    "starlette": "server",
-    "uvicorn": "server",
-    "prometheus_client": "metrics",
-    "msgspec": "service",
-    "psycopg": "postgres",
-}
-
 
 #: The address and the port of a server.
 Host: TypeAlias = Annotated[str, "ADDRESS"]
@@ -66,22 +54,10 @@ class _ServiceOptions(TypedDict):
     listen: Annotated[str, "ADDRESSES"] | None
     announce: Annotated[str, "ADDRESS"] | None
     store: Annotated[str, "LOCATION"] | None
-    partition_name: PartitionName | None
+    partition: PartitionName | None
     client_token_file: _File | None
     certificate: _File | None
     key: _File | None
-
-
-def _require_no_service_options(chosen: _ServiceOptions) -> None:
-    """Check that no option of a service was used without ``--listen``.
-
-    Raises:
-        click.UsageError: there is one, which would have no effect.
-    """
-    given = [name for name, value in chosen.items() if value is not None]
-    for parameter in click.get_current_context().command.params:
-        if parameter.name in given:
-            raise click.UsageError(f"{parameter.opts[0]} needs --listen")
 
 
 def _service(config: PartitionConfig, history: History, chosen: _ServiceOptions) -> Service:
@@ -89,23 +65,14 @@ def _service(config: PartitionConfig, history: History, chosen: _ServiceOptions)
     from ugm.service import Service, ServiceSettings, tune_interpreter  # noqa: PLC0415 - needs an extra
 
     tune_interpreter()
-    with _errors_reported():
-        return Service(
-            chosen["store"],
-            chosen["listen"] or "",
-            config=config,
-            subscribers=[history],
-            security=_security(chosen),
-            settings=ServiceSettings(announce=chosen["announce"] or ""),
-        )
-
-
-@contextmanager
-def _errors_reported() -> Iterator[None]:
-    try:
-        yield
-    except (UgmError, OSError) as error:
-        exit_with_error(f"ugm: {error}")
+    return Service(
+        chosen["store"],
+        chosen["listen"] or "",
+        config=config,
+        subscribers=[history],
+        security=_security(chosen),
+        settings=ServiceSettings(announce=chosen["announce"] or ""),
+    )
 
 
 def _security(chosen: _ServiceOptions) -> Any:  # noqa: ANN401 - of an extra
@@ -169,7 +136,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
             host (0.0.0.0).
         store: Keep the partition in this file, or in PostgreSQL (postgresql://...). Other processes with the same
             location stand by; needs --listen.
-        partition_name: The partition of CONFIG for --listen.
+        partition: The partition of CONFIG for --listen.
         client_token_file: A file that contains only the token of the clients of --listen, who get the role of
             administrators.
         certificate: The certificate for tls addresses, with its chain (PEM).
@@ -182,11 +149,8 @@ def serve_command(  # noqa: PLR0913 - one for each option
         raise click.UsageError("--writable needs --token-file")
     config, is_file = read_config(str(config_file)), str(config_file) != STDIN
     history = {partition.name: History(lines) for partition in config.partitions}
-    with (
-        extras_required(),
-        _logs_shown(),
-        _partitions(config, history, service) as (partitions, running),
-    ):
+    _show_logs()
+    with _partitions(config, history, service) as (partitions, running):
         from ugm.server import create_app  # noqa: PLC0415 - needs an extra
 
         services: _Services = {} if running is None else dict.fromkeys(partitions, running.status)
@@ -207,7 +171,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
             decide_token=_token(decide_token_file, "--decide-token-file"),
             read_only=not writable,
             config_path=config_file if is_file else None,
-            is_file_shared=service["partition_name"] is not None,
+            is_file_shared=service["partition"] is not None,
             watch=(watch or None) if is_file else None,
             metrics=exposed,
             allowed_hosts=(*host_names, *names_of(host)),
@@ -232,18 +196,19 @@ def _partitions(
     If the service ends by itself meanwhile, the command ends with an error after the block.
     """
     if chosen["listen"] is None:
-        _require_no_service_options(chosen)
+        for name in (name for name, value in chosen.items() if value is not None):
+            # It would have no effect.
+            raise click.UsageError(f"--{name.replace('_', '-')} needs --listen")
         yield (
             {config.name: Partition(config, subscribers=[history[config.name]]) for config in configs.partitions},
             None,
         )
         return
-    config = chosen_partition(configs, chosen["partition_name"])
+    config = chosen_partition(configs, chosen["partition"])
     service = _service(config, history[config.name], chosen)
     # A signal may end the command as soon as the service starts.
     try:
-        with _errors_reported():
-            service.start()
+        service.start()
         yield {config.name: service.partition}, service
         if service.failure is not None:
             exit_with_error(f"ugm: the service has ended: {service.failure!r}")
@@ -263,19 +228,12 @@ class _LogFormatter(logging.Formatter):
         return record.getMessage() if record.name == "ugm.audit" else super().format(record)
 
 
-@contextmanager
-def _logs_shown() -> Iterator[None]:
+def _show_logs() -> None:
     """Print logs on the standard error: those of ugm, warnings of other libraries, and the audit log as plain JSON."""
-    ugm, handler = logging.getLogger("ugm"), logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LogFormatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
-    before = ugm.level
-    logging.getLogger().addHandler(handler)
-    ugm.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        ugm.setLevel(before)
-        logging.getLogger().removeHandler(handler)
+    logging.basicConfig(handlers=[handler])
+    logging.getLogger("ugm").setLevel(logging.INFO)
 
 
 def _token(file: Path | None, option: str) -> str | None:
@@ -285,18 +243,6 @@ def _token(file: Path | None, option: str) -> str | None:
     if not token:
         raise click.BadParameter(f"{file} is empty", param_hint=option)
     return token
-
-
-@contextmanager
-def extras_required() -> Iterator[None]:
-    """End the command with a message that names the missing extra, if a package is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        name = (error.name or "").partition(".")[0]
-        if name not in _EXTRAS:
-            raise
-        exit_with_error(f"ugm: serving needs {name}: install the extra '{_EXTRAS[name]}'", status=2)
 
 
 def listening(host: str, port: int) -> socket.socket:

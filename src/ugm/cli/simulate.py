@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BufferedReader, RawIOBase
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict, Unpack, cast
+from typing import Annotated, Any, Literal, NamedTuple, TextIO, TypedDict, Unpack, cast
 
 import click
 from rich.console import Console
@@ -18,19 +18,18 @@ from rich.progress import open as open_with_progress
 from ugm.cli.options import (
     STDIN,
     Amounts,
-    QuantityType,
     read_fields,
     read_partition_config,
     read_prefixes,
     read_tags,
     read_values,
-    require_folder,
 )
-from ugm.cli.output import PROBLEMS, exit_with_error, instant, print_json
+from ugm.cli.output import PROBLEMS, instant, print_json
 from ugm.cli.report.page import comparison_page, page
 from ugm.cli.report.terminal import render, render_comparison
 from ugm.cli.signature import JsonFlag, PartitionName, options
 from ugm.config import PartitionConfig
+from ugm.resources import Resource
 from ugm.simulation import (
     JobMapping,
     JobOrderName,
@@ -74,8 +73,6 @@ class _MappingOptions(TypedDict):
     default_queue: Annotated[str, "NAME"] | None
     prefixes: Annotated[dict[NameField, str], "--prefix", "FIELD=TEXT", read_prefixes]
     tags: Annotated[dict[str, NameField], "--tag", "TAG=FIELD", read_tags]
-    vcore_per_processor: Annotated[int, "--vcore", "QUANTITY", QuantityType(vcore=True)] | None
-    memory_per_processor: Annotated[int, "--memory", "QUANTITY", QuantityType()] | None
     per_processor: Amounts
     variants: Annotated[dict[str, str], "--variant", "NAME=FAMILY:VARIANT", read_values]
 
@@ -97,8 +94,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     reclaims: Annotated[bool, "--reclaim/--no-reclaim"] = True,
     until: Annotated[int, "SECOND", click.IntRange(min=0)] | None = None,
     top: Annotated[int, "N", click.IntRange(min=1)] = 8,
-    html_file: Annotated[Path, "--html", "FILE", click.Path(dir_okay=False, writable=True, path_type=Path)]
-    | None = None,
+    html_file: Annotated[TextIO, "--html", "FILE", click.File("w", "utf-8", lazy=False)] | None = None,
     as_json: JsonFlag = False,
     **fields: Unpack[_MappingOptions],
 ) -> None:
@@ -135,24 +131,34 @@ def simulate_command(  # noqa: PLR0913 - one for each option
         prefixes: The prefix that turns the numbers of a field into names; may be repeated. [default: user=user,
             group=group, queue=queue, partition=site, executable=executable]
         tags: A tag of each job with the name of a field, for quota models and placement rules; may be repeated.
-        vcore_per_processor: Cores per processor of the log. [default: 1]
-        memory_per_processor: Memory per processor, for jobs with unknown memory in the log; 0 for none. [default: 2Gi]
-        per_processor: Further resources per processor, like gpu=1.
+        per_processor: Resources per processor of the log, such as vcore=500m,gpu=1; may be repeated. The memory is that
+            of jobs with unknown memory in the log; 0 for none. [default: vcore=1,memory=2Gi]
         variants: The variant that jobs of a queue, group, site, user or executable request, such as queue2=gpu:a100;
             others request any; may be repeated.
     """
     if str(workload) == STDIN and STDIN in map(str, config_files):
         raise click.UsageError("only one of the files can be read from the standard input")
-    require_folder(html_file)
     cases = list(_cases(config_files, orders, partition_name, reserves=reserves))
     if len(cases) > 1 and not workload.is_file():
         raise click.UsageError("a pipe can be read only once; to compare replays, pass a file")
     arguments = {"cluster": cluster or None, "group_limits": group_limits, "until": until, "reclaims": reclaims}
-    mapping = JobMapping(**{name: value for name, value in fields.items() if value is not None and value != ()})  # type: ignore[arg-type]  # of the same types
+    mapping = _mapping(**fields)
     results = [_replay(case, workload, mapping, arguments, is_recorded=html_file is not None) for case in cases]
     show = _show_report if len(results) == 1 else _show_comparison
     show(results, workload, html_file, top=top, as_json=as_json)
     sys.exit(0 if all(one.report.is_clean for one in results) else PROBLEMS)
+
+
+def _mapping(*, per_processor: Resource, **fields: Any) -> JobMapping:  # noqa: ANN401 - of `_MappingOptions`
+    """Return the mapping of the options that are given."""
+    given = {name: value for name, value in fields.items() if value is not None and value != ()}
+    each = {"vcore": 1000, "memory": 2**31, **per_processor}
+    return JobMapping(
+        vcore_per_processor=each.pop("vcore"),
+        memory_per_processor=each.pop("memory"),
+        per_processor=Resource(each),
+        **given,
+    )
 
 
 def _cases(
@@ -208,60 +214,45 @@ def _opened(workload: Path) -> Iterator[BufferedReader]:
         yield BufferedReader(cast("RawIOBase", stream))
 
 
-def _write(file: Path | None, text: Callable[[], str]) -> None:
-    """Write a page, if there is a file for it."""
-    try:
-        if file is not None:
-            file.write_text(text(), encoding="utf-8", newline="\n")
-    except OSError as error:
-        exit_with_error(f"{file}: cannot be written: {error.strerror or error}")
-
-
 def _show_report(
-    results: Sequence[_Result], workload: Path, html_file: Path | None, *, top: int, as_json: bool
+    results: Sequence[_Result], workload: Path, html_file: TextIO | None, *, top: int, as_json: bool
 ) -> None:
     [one] = results
     case, report = one.case, one.report
     title = f"{workload.name} under {case.config_file.name}"
     if case.order != "fifo":
         title += f", order {case.order}"
-    _write(html_file, lambda: page(report, one.recorder, title=title, start=one.start))
+    if html_file is not None:
+        html_file.write(page(report, one.recorder, title=title, start=one.start))
     if as_json:
-        source = {"workload": str(workload), "config": str(case.config_file), "order": case.order}
-        print_json({**source, **_timed(one)})
+        print_json({"workload": str(workload), **_to_dict(one)})
     else:
         render(report, Console(), title=title, seconds=one.seconds, start=one.start, top=top)
 
 
 def _show_comparison(
-    results: Sequence[_Result], workload: Path, html_file: Path | None, *, top: int, as_json: bool
+    results: Sequence[_Result], workload: Path, html_file: TextIO | None, *, top: int, as_json: bool
 ) -> None:
     compared = ReplayComparison(tuple(Variant(one.case.name, one.report) for one in results))
     files = dict.fromkeys(one.case.config_file.name for one in results)
     title = f"{workload.name} under {', '.join(files)}"
     recorders = [one.recorder for one in results]
-    _write(html_file, lambda: comparison_page(compared, recorders, title=title, start=results[0].start))
+    if html_file is not None:
+        html_file.write(comparison_page(compared, recorders, title=title, start=results[0].start))
     if as_json:
-        replays = [
-            {
-                "name": one.case.name,
-                "config": str(one.case.config_file),
-                "order": one.case.order,
-                "reserve": one.case.reserves,
-                **_timed(one),
-            }
-            for one in results
-        ]
+        replays = [{"name": one.case.name, "reserve": one.case.reserves, **_to_dict(one)} for one in results]
         print_json({"workload": str(workload), "replays": replays, "comparison": compared.to_dict()})
     else:
         render_comparison(compared, Console(), title=title, top=top)
 
 
-def _timed(one: _Result) -> dict[str, object]:
+def _to_dict(one: _Result) -> dict[str, object]:
     """Return the report for JSON, with the duration, which differs from run to run and is not part of the report."""
     report, seconds = one.report, one.seconds
     rate = round(report.decisions / seconds) if seconds else 0
     return {
+        "config": str(one.case.config_file),
+        "order": one.case.order,
         "start_time": None if one.start is None else instant(one.start),
         **report.to_dict(),
         "timing": {"seconds": round(seconds, 3), "decisions_per_second": rate},

@@ -20,10 +20,10 @@ from rich.table import Table
 
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.budgets import AccountState
-from ugm.cli.options import STORE, LocationType, server_or_store
+from ugm.cli.options import STORE, server_at
 from ugm.cli.output import bar, counted, instant, local, print_data, print_json, print_result, table, with_instants
 from ugm.cli.signature import JsonFlag, PartitionName, Rows, options
-from ugm.errors import printable, time_text
+from ugm.errors import time_text
 from ugm.events import event_to_dict
 from ugm.partition.events import events_of
 from ugm.resources import VCORE
@@ -82,7 +82,12 @@ def usage_command(
     if month is not None:
         first, last = _read_month(month, where)
     rows = usage_of(store, by, since=first, until=last, period=period, zone=zone, queue=queue)
-    (_print_csv if as_csv else _print_json if as_json else _print_table)(rows, by, where)
+    if as_csv:
+        _print_csv(rows, by)
+    elif as_json:
+        print_json({"by": by, "lines": [with_instants(row.to_dict(), "begin", "end") for row in rows]})
+    else:
+        _print_table(rows, by, where)
 
 
 def _read_month(text: str, zone: tzinfo) -> tuple[float, float]:
@@ -134,7 +139,7 @@ def _hours(resource: str, amount: int | Fraction, digits: int) -> str:
     return f"{sign}{number // scale:,}.{number % scale:0{digits}}"
 
 
-def _print_csv(lines: Sequence[UsageRow], by: Grouping, _zone: ZoneInfo) -> None:
+def _print_csv(lines: Sequence[UsageRow], by: Grouping) -> None:
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["from", "until", "kind", "name", "resource", "amount", "unit"])
@@ -144,10 +149,6 @@ def _print_csv(lines: Sequence[UsageRow], by: Grouping, _zone: ZoneInfo) -> None
             exact = format_seconds(amount, 6 if resource == VCORE else 3)
             writer.writerow([*times, by, line.name or "", resource, exact, unit])
     print_data(text.getvalue())
-
-
-def _print_json(lines: Sequence[UsageRow], by: Grouping, _zone: ZoneInfo) -> None:
-    print_json({"by": by, "lines": [with_instants(line.to_dict(), "begin", "end") for line in lines]})
 
 
 # Budgets
@@ -187,13 +188,13 @@ def budgets_command(
         as_json: Print JSON, with exact amounts in base units times seconds.
     """
     query = {name: value for name, value in (("budget", budget), ("owner", owner)) if value is not None}
-    server = server_or_store(source, partition_name)
+    server = server_at(source, partition_name)
     if server is None:
         with read_partition(source) as partition:
             accounts = partition.budget_accounts()
         found = [account_dict(one) for one in listed_accounts(accounts, **query)][:limit]
     else:
-        found = server.get("/budgets", limit=limit, **query)["accounts"]
+        found = server.send("/budgets", limit=limit, **query)["accounts"]
     if as_json:
         print_json({"accounts": [with_instants(one, *_TIMES) for one in found]})
     else:
@@ -230,32 +231,20 @@ def store_commands() -> None:
 @store_commands.command("info")
 @options
 @STORE
-def info_command(
-    *, store: str, last: Annotated[int, "N", click.IntRange(0, 1_000_000)] = 0, as_json: JsonFlag = False
-) -> None:
-    """Print a summary of the content of STORE, and its last changes.
+def info_command(*, store: str, as_json: JsonFlag = False) -> None:
+    """Print a summary of the content of STORE.
 
     Args:
         store: the store.
-        last: Also print the last N changes.
         as_json: Print JSON.
     """
     with StoreReader(store) as reader:
         loaded, leader = reader.load(), reader.find_leader()
-        changes = list(map(_to_dict, _transactions(reader, max(0, loaded.number - last)))) if last else []
-    counts = {name: len(loaded.tables[table]) for name, table in _COUNTED.items()}
-    if as_json:
-        facts = {"number": loaded.number, "at": _time(loaded.at), "leader": leader and leader.holder}
-        print_json({**facts, **counts, "changes": changes})
-        return
-    click.echo(f"last change {loaded.number} at {_time(loaded.at)}" if loaded.number else "no changes yet")
-    click.echo(", ".join(counted(count, name.removesuffix("s")) for name, count in counts.items()))
-    for change in changes:
-        click.echo(f"{change['number']} {change['at']} {', '.join(map(_brief, change['events']))}".rstrip())
-
-
-#: The tables of rows whose lengths are printed.
-_COUNTED: Final = {"applications": "application", "allocations": "allocation", "nodes": "node"}
+    counts = {one: len(loaded.tables[one]) for one in ("application", "allocation", "node")}
+    facts = {"number": loaded.number, "at": _time(loaded.at), "leader": leader and leader.holder}
+    last = f"last change {loaded.number} at {facts['at']}" if loaded.number else "no changes yet"
+    text = ", ".join(counted(number, one) for one, number in counts.items())
+    print_result({**facts, **{f"{one}s": number for one, number in counts.items()}}, f"{last}\n{text}", as_json=as_json)
 
 
 @store_commands.command("verify")
@@ -299,7 +288,7 @@ def changes_command(
 @store_commands.command("backup")
 @options
 @STORE
-@click.argument("target", type=LocationType())
+@click.argument("target")
 def backup_command(*, store: str, target: str, as_json: JsonFlag = False) -> None:
     """Copy STORE to the new store TARGET, a file or a database of PostgreSQL (postgresql://...).
 
@@ -348,12 +337,6 @@ def _with_instants(event: JsonMapping) -> JsonObject:
     if isinstance(found.get("allocation"), dict):
         found["allocation"] = with_instants(found["allocation"], "until")
     return found
-
-
-def _brief(event: JsonObject) -> str:
-    """Return the kind of an event, and the id of its main object."""
-    about = event.get("allocation", {}).get("allocation_id") or event.get("application_id") or event.get("name")
-    return printable(f"{event['event']} {about or event.get('queue_path') or ''}".rstrip())
 
 
 def _time(at: int) -> str | None:

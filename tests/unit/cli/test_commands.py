@@ -127,7 +127,7 @@ def test_mapping_options() -> None:
         "[{limit: small, users: [u1], maxresources: {vcore: 500m, memory: 3Gi}}]}]}]"
     )
 
-    sizes = ("--vcore", "500m", "--memory", "3Gi", "--json")
+    sizes = ("--per-processor", "vcore=500m,memory=3Gi", "--json")
     figures = json.loads(simulate(*options, *sizes).stdout)
     gpus = ("--per-processor", "gpu=1", "--variant", "team2=gpu:a100", "--cluster", "vcore=9,memory=9Gi,gpu:a100=2")
     variants = json.loads(simulate(*options, *sizes, *gpus).stdout)
@@ -145,8 +145,8 @@ def test_mapping_options() -> None:
     [
         (("--queue-levels", "site"), "unknown field 'site' (allowed: user, group, executable, queue, partition)"),
         (("--prefix", "partition"), "expected FIELD=TEXT, found 'partition'"),
-        (("--vcore", "1Z"), "'1Z' is not a quantity: unknown suffix 'Z'"),
-        (("--memory", "500m"), "'500m' is not a quantity: unknown suffix 'm'"),
+        (("--per-processor", "vcore=1Z"), "'1Z' is not a quantity: unknown suffix 'Z'"),
+        (("--per-processor", "memory=500m"), "'500m' is not a quantity: unknown suffix 'm'"),
         (("--cluster", "vcore"), "expected NAME=QUANTITY, found 'vcore'"),
         (("--cluster", "vcore=1,"), "expected NAME=QUANTITY, found ''"),
         (("--cluster", "vcore=1,vcore=2"), "duplicate resource 'vcore'"),

@@ -76,7 +76,7 @@ def json_outputs(tmp_path: Path) -> Iterator[tuple[str, Any]]:
         ("explain - --user ana --queue root.a --usage memory=4", CONFIG),
         ("export -", CONFIG),
         (f"store verify {store}", ""),
-        (f"store info {store} --last 9", ""),
+        (f"store info {store}", ""),
         (f"store changes {store}", ""),
         (f"store backup {store} {backup}", ""),
         (f"usage {store} --by user --per day", ""),

@@ -36,7 +36,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def simulate(*options: str, columns: int = 140) -> Result:
     """Run the replay of the two jobs in a terminal of some width."""
-    command = ["simulate", "jobs.swf", "--config", "budgets.yaml", "--memory", "0", *options]
+    command = ["simulate", "jobs.swf", "--config", "budgets.yaml", "--per-processor", "memory=0", *options]
     return CliRunner().invoke(commands.ugm, command, env={"COLUMNS": str(columns)})
 
 

@@ -103,7 +103,8 @@ def _section(name: str, heading: str, content: Markup) -> Markup:
 
 def _report(report: Report, recorder: Recorder, axis: TimeAxis) -> Iterator[tuple[str, str, Markup]]:
     yield "summary", "Summary", _summary(report, recorder, axis)
-    yield "time", "All jobs over time", element("div", *_totals(recorder, axis), class_="plots")
+    totals = (total_figure(heading, series, resource, axis) for heading, resource, series in _series(recorder))
+    yield "time", "All jobs over time", element("div", *totals, class_="plots")
     delays, *others = report_sections(report, axis.text)
     yield delays.name, delays.heading, _content(delays)
     yield "usage", "Usage over time against limits", _limit_series(report, recorder, axis)
@@ -128,11 +129,6 @@ def _period(recorder: Recorder, axis: TimeAxis) -> str:
         return after
     first, last = axis.text(axis.origin), axis.text(axis.origin + recorder.end)
     return f"{first} to {last} UTC, {after}"
-
-
-def _totals(recorder: Recorder, axis: TimeAxis) -> Iterator[Markup]:
-    for heading, resource, series in _series(recorder):
-        yield total_figure(heading, series, resource, axis)
 
 
 def _series(recorder: Recorder) -> Iterator[tuple[str, str | None, Envelope]]:

@@ -68,7 +68,7 @@ _STEP: Final = 2
 #: The part of the height below the mark.
 _MARK_HEIGHT: Final = 0.92
 
-#: The number of ticks of a time axis.
+#: The number of ticks of a time axis, which are at equal distances from its beginning.
 _TICKS: Final = 5
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -80,11 +80,6 @@ class Mark(NamedTuple):
     amount: int
     text: str
     kind: Literal["limit", "peak"]
-
-    @property
-    def top(self) -> float:
-        """The amount at the upper edge of the drawing."""
-        return self.amount / _MARK_HEIGHT
 
 
 class TimeAxis(NamedTuple):
@@ -117,12 +112,16 @@ def usage(series: Envelope, *, mark: Mark, axis: TimeAxis, label: str) -> Markup
         axis: the time of the plots.
         label: a description of the plot for screen readers.
     """
-    band = element("path", class_="band", d=_band(series, mark.top))
-    mean = element("path", class_="mean", d=_line(series.means(), mark.top))
-    width = _STEP * len(series.low)
-    ticks = _ticks(series, axis)
+    # The amount at the upper edge of the drawing.
+    top = mark.amount / _MARK_HEIGHT
+    around = f"{_line(series.high, top)}L{_line(series.low, top, backwards=True)[1:]}z"
+    band, mean = element("path", class_="band", d=around), element("path", class_="mean", d=_line(series.means(), top))
+    columns = len(series.low)
+    width = _STEP * columns
+    seconds = (series.width * columns * number // _TICKS for number in range(_TICKS))
+    ticks = [(width * number / _TICKS, axis.text(axis.origin + second)) for number, second in enumerate(seconds)]
     grid = joined(*(element("line", class_="grid", x1=x, x2=x, y1=0, y2=_HEIGHT) for x, _ in ticks))
-    height = _y(mark.amount, mark.top)
+    height = _y(mark.amount, top)
     line = element("line", class_=mark.kind, x1=0, x2=width, y1=height, y2=height)
     box = {"viewBox": f"0 0 {width} {_HEIGHT}", "preserveAspectRatio": "none"}
     svg = element("svg", grid, band, mean, line, role="img", aria_label=label, **box)
@@ -131,39 +130,16 @@ def usage(series: Envelope, *, mark: Mark, axis: TimeAxis, label: str) -> Markup
     return element("div", scale, svg, element("div", *marks, class_="time", aria_hidden="true"), class_="plot")
 
 
-def _ticks(series: Envelope, axis: TimeAxis) -> list[tuple[float, str]]:
-    """Return the positions and texts of the ticks of the time axis, at equal distances from its beginning."""
-    columns = len(series.low)
-    return [
-        (_STEP * columns * number / _TICKS, axis.text(axis.origin + series.width * columns * number // _TICKS))
-        for number in range(_TICKS)
-    ]
-
-
 def _y(value: float, top: float) -> int:
     return _HEIGHT - round(_HEIGHT * value / top) if top else _HEIGHT
 
 
-def _band(series: Envelope, top: float) -> str:
-    return _line(series.high, top) + "L" + _line(series.low, top, backwards=True)[1:] + "z"
-
-
 def _line(values: Sequence[float], top: float, *, backwards: bool = False) -> str:
-    """Return an SVG path of steps through values, from left to right or backwards; equal neighbours share a step."""
-    heights = [_y(value, top) for value in values]
-    if backwards:
-        heights.reverse()
-    across = -_STEP if backwards else _STEP
-    path = [f"M{_STEP * len(heights) if backwards else 0},{heights[0]}"]
-    level = across
-    for height, following in pairwise(heights):
-        if following == height:
-            level += across
-        else:
-            path.append(f"h{level}v{following - height}")
-            level = across
-    path.append(f"h{level}")
-    return "".join(path)
+    """Return an SVG path of steps through values, from left to right or backwards."""
+    heights = [_y(value, top) for value in (reversed(values) if backwards else values)]
+    step = -_STEP if backwards else _STEP
+    steps = (f"v{height - before}h{step}" for before, height in pairwise((heights[0], *heights)))
+    return f"M{_STEP * len(heights) if backwards else 0},{heights[0]}{''.join(steps)}"
 
 
 # Figures
