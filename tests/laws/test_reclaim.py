@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.reclaim_scenes import Held, lending_partition
 from ugm import Partition, Resource
-from ugm.partition import ReclaimOutcome, ReclaimPlan
+from ugm.partition import ReclaimPlan
+from ugm.preemption import Outcome
 from ugm.testing.invariants import exposed_partition
 
 laws: Final = settings(max_examples=examples(60))
@@ -113,7 +114,7 @@ def test_every_victim_is_needed(scene: Scene) -> None:
         for name in plan.allocation_ids:
             assert name == kept or partition.release(name)
         release_terminating(partition)
-        assert scene.plan(partition).outcome is not ReclaimOutcome.FITS
+        assert scene.plan(partition).outcome is not Outcome.FITS
 
 
 @laws
@@ -157,7 +158,7 @@ def test_a_guarantee_can_always_be_reclaimed(scene: Scene) -> None:
     """If all allocations are small and preemptible, every request within the guarantee of its group gets a plan."""
     assume(scene.used()[scene.group] + scene.gpu <= scene.guaranteed[scene.group])
 
-    assert scene.plan(scene.partition()).outcome in (ReclaimOutcome.FITS, ReclaimOutcome.PLAN)
+    assert scene.plan(scene.partition()).outcome in (Outcome.FITS, Outcome.PLAN)
 
 
 @laws

@@ -15,7 +15,6 @@ from ugm import AllocationRequest, Partition, Resource
 from ugm.identity import is_below
 from ugm.preemption import (
     AllocationFacts,
-    PlacedRequest,
     PreemptionPlan,
     PreemptionPolicy,
     PreemptionRequest,
@@ -97,7 +96,7 @@ def drawn_scene(seed: int, most: int) -> Scene:
 
     queues = [facts(path) for path in (*PARENTS, *LEAVES)]
     request = PreemptionRequest("ask", "app-0", leaf, usage, random.choice((0, 1, 3, 3)))
-    placed = [PlacedRequest(random.choice(leaves), amounts(0, 2))] if random.random() < 0.2 else []
+    placed = [AllocationFacts("placed", "", random.choice(leaves), amounts(0, 2))] if random.random() < 0.2 else []
     return Scene(World(queues, allocations, placed), request, random.random() < 0.5)
 
 

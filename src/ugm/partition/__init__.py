@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from ugm.partition.engine.application import PendingHeadroom as PendingHeadroom
     from ugm.partition.eviction.preemption import PreemptionStatus as PreemptionStatus
     from ugm.partition.eviction.reclaim_plan import ProtectedCount as ProtectedCount
-    from ugm.partition.eviction.reclaim_plan import Protection as Protection
-    from ugm.partition.eviction.reclaim_plan import ReclaimOutcome as ReclaimOutcome
     from ugm.partition.eviction.reclaim_plan import ReclaimPlan as ReclaimPlan
     from ugm.partition.eviction.reclaim_plan import ReclaimVictim as ReclaimVictim
     from ugm.partition.interface import AbstractPartition as AbstractPartition
@@ -82,7 +80,7 @@ _MODULES = {
     "ugm.partition.partition": "Partition",
     "ugm.partition.eviction.preemption": "PreemptionStatus",
     "ugm.partition.ordering.planned_start": "Reservation",
-    "ugm.partition.eviction.reclaim_plan": "ProtectedCount Protection ReclaimOutcome ReclaimPlan ReclaimVictim",
+    "ugm.partition.eviction.reclaim_plan": "ProtectedCount ReclaimPlan ReclaimVictim",
     "ugm.partition.answers.reports": (
         "Admission ApplicationReport Explanation Holder LimitUtilization OwnedAllocation Subject SubmissionReport "
         "SyncReport UserInQueue"

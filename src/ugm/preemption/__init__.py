@@ -18,7 +18,6 @@ from ugm.preemption.plan import (
 )
 from ugm.preemption.queue_usage_tree import (
     AllocationFacts,
-    PlacedRequest,
     PreemptionPolicy,
     PreemptionRequest,
     QueueFacts,
@@ -32,7 +31,6 @@ __all__ = [
     "GuaranteeUse",
     "MissingAmount",
     "Outcome",
-    "PlacedRequest",
     "PlanCost",
     "PreemptionPlan",
     "PreemptionPolicy",

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import cache
 from math import lcm
 from typing import Final, NamedTuple, final
 
@@ -65,9 +66,11 @@ class PreemptionProtection(StrEnum):
     PRIORITY = "priority"
     #: The allocation frees nothing of what is missing.
     FREES_NOTHING = "frees_nothing"
-    #: No guarantee entitles the request to the resources of the allocation.
+    #: No guarantee of a queue or group entitles the request to the resources of the allocation.
     NOT_ENTITLED = "not_entitled"
-    #: A queue would be left with less than its guarantee.
+    #: The group of the allocation uses no more than its share; only when a group reclaims.
+    WITHIN_SHARE = "within_share"
+    #: A queue or group would be left with less than its guarantee.
     GUARANTEE = "guarantee"
     #: No rule protects the allocation, but other victims cost less or no plan exists.
     NOT_NEEDED = "not_needed"
@@ -138,7 +141,7 @@ class Situation:
         top = QueueRole(len(self.path) - 1, None)
         for path, node in tree.nodes.items():
             self.roles[path] = self._role(node, self.roles[node.parent.path] if node.parent else top)
-        self._entitlements: Final[dict[tuple[int, tuple[str, ...]], tuple[PreemptionProtection, bool]]] = {}
+        self._entitlement: Final = cache(self._find_entitlement)
 
     def _role(self, node: QueueNode, above: QueueRole) -> QueueRole:
         """Return the role of a queue below another one."""
@@ -169,9 +172,7 @@ class Situation:
         if rule is not None:
             return rule, False
         helps = self.helps(role.level, usage)
-        if (role.level, helps) not in self._entitlements:
-            self._entitlements[role.level, helps] = self._entitlement(role.level, helps)
-        rule, is_possible = self._entitlements[role.level, helps]
+        rule, is_possible = self._entitlement(role.level, helps)
         if is_possible:
             for path, name in role.bounds:
                 if name in helps and usage[name] > self.bounds[path, name]:
@@ -201,7 +202,7 @@ class Situation:
         below = self.path[:level]
         return [(node.path, name) for name in resources for node in below if (node.path, name) in self.claims]
 
-    def _entitlement(self, level: int, helps: tuple[str, ...]) -> tuple[PreemptionProtection, bool]:
+    def _find_entitlement(self, level: int, helps: tuple[str, ...]) -> tuple[PreemptionProtection, bool]:
         """Return what `protection` returns, for allocations that only guarantees of the request can protect."""
         if not helps:
             return PreemptionProtection.FREES_NOTHING, False
@@ -223,13 +224,14 @@ class Situation:
             for name, amount in missing.items():
                 needs[node.path, name] = max(amount, needs.get((node.path, name), 0))
         claims = {claim: amount for claim, amount in self.claims.items() if amount > 0}
-        offered, supply = self.tree.supplies(candidates, resources, self.bounds)
-        while unmet := {claim for claim, amount in claims.items() if supply[claim] < amount}:
+        possible = candidates
+        while True:
+            candidates = possible
+            offered, supply = self.tree.supplies(candidates, resources, self.bounds)
+            unmet = {claim for claim, amount in claims.items() if supply[claim] < amount}
             possible = {one: candidates[one] for one in candidates if unmet.isdisjoint(self._claims_of(one))}
             if len(possible) == len(candidates):
                 break
-            candidates = possible
-            offered, supply = self.tree.supplies(candidates, resources, self.bounds)
         if any(supply[need] < amount for need, amount in needs.items()):
             return Problem((), (), {}, {}, is_strict=True)
         # The highest queue at which each resource is missing.

@@ -9,20 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from functools import cache
 from typing import Final, NamedTuple, final
 
 from ugm._json_values import JsonObject, attributes
 from ugm.decision import Decision
 from ugm.preemption.eligibility import PreemptionProtection, Situation
-from ugm.preemption.queue_usage_tree import (
-    AllocationFacts,
-    PlacedRequest,
-    PreemptionRequest,
-    QueueNode,
-    QueueUsageTree,
-    World,
-)
-from ugm.preemption.victim_search import DEFAULT_STEPS, choose
+from ugm.preemption.queue_usage_tree import AllocationFacts, PreemptionRequest, QueueNode, QueueUsageTree, World
+from ugm.preemption.victim_search import DEFAULT_STEPS, Chosen, choose
 from ugm.resources import Resource, format_amount, sum_of
 
 __all__ = [
@@ -88,6 +82,10 @@ class GuaranteeUse(NamedTuple):
     guaranteed: int
     after: int
 
+    def __str__(self) -> str:
+        after, guaranteed = (format_amount(self.resource, amount) for amount in (self.after, self.guaranteed))
+        return f"{self.queue_path} would use {after} {self.resource}, and is guaranteed {guaranteed}"
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -109,6 +107,13 @@ class Victim:
     def to_dict(self) -> JsonObject:
         """Return the victim for JSON, with the names of its attributes."""
         return attributes(self, self.__slots__)
+
+    def __str__(self) -> str:
+        # A victim of a model, or of a reduction, frees all that it uses.
+        freed = {one.resource: one.amount for one in self.frees} or self.usage
+        amounts = ", ".join(f"{format_amount(name, amount)} {name}" for name, amount in freed.items())
+        left = (str(use) for use in self.exceeds if use.guaranteed)
+        return "; ".join([f"evict {self.allocation_id!r} of {self.queue_path}: {amounts}", *left])
 
 
 class ProtectedAllocations(NamedTuple):
@@ -182,7 +187,7 @@ class PreemptionPlan:
     #: The allocations that other quota models give up, besides the victims.
     by_model: tuple[Victim, ...] = ()
     #: The requests that counted as granted.
-    placed: tuple[PlacedRequest, ...] = ()
+    placed: tuple[AllocationFacts, ...] = ()
     #: Whether the request was pending in the partition. Then the plan is stale once the request is withdrawn.
     is_pending: bool = False
     #: Attributes of the request that only quota models use: whether others may evict it, and its promised duration.
@@ -201,6 +206,11 @@ class PreemptionPlan:
         return self.outcome is Outcome.PLAN
 
     @property
+    def allocation_ids(self) -> tuple[str, ...]:
+        """The ids of all victims, those of quota models first."""
+        return tuple(victim.allocation_id for victim in (*self.by_model, *self.victims))
+
+    @property
     def others(self) -> Mapping[str, str]:
         """The first rule that protects each other allocation, or ``not_needed``, by allocation id."""
         return {name: group.protection for group in self.protected for name in group.allocation_ids}
@@ -214,19 +224,15 @@ class PreemptionPlan:
         return "\n  ".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield _HEADS[self.outcome].format(
-            name=repr(self.request.allocation_id) if self.request.allocation_id else "the request",
-            where="" if self.node is None else f" on node {self.node!r}",
-            due=self.due,
-            wait=0 if self.due is None else self.due - self.now,
-            victims=", ".join(repr(victim.allocation_id) for victim in (*self.by_model, *self.victims)),
-        )
+        name = repr(self.request.allocation_id) if self.request.allocation_id else "the request"
+        wait = (self.due or 0) - self.now
+        yield headline(self.outcome, name, self.node, self.allocation_ids, wait=wait, due=self.due)
         yield from map(str, () if self.decision is None else self.decision.violations)
         yield from map(str, self.missing)
         for resource, amount in (self.missing_on_node or {}).items():
             yield f"node {self.node!r}: {format_amount(resource, amount)} {resource} missing"
-        yield from dict.fromkeys(_entitlement(use) for victim in self.victims for use in victim.entitled_by)
-        yield from map(_eviction, (*self.by_model, *self.victims))
+        yield from dict.fromkeys(str(use) for victim in self.victims for use in victim.entitled_by)
+        yield from map(str, (*self.by_model, *self.victims))
         if self.protected:
             yield f"not taken: {', '.join(map(str, self.protected))}"
         if not self.is_optimal:
@@ -237,9 +243,10 @@ class PreemptionPlan:
 _INTERNAL: Final = {"placed", "protected", "is_pending", "preemptible", "duration", "within_queue", "free_on_node"}
 
 
-def _entitlement(use: GuaranteeUse) -> str:
-    guaranteed, after = (format_amount(use.resource, amount) for amount in (use.guaranteed, use.after))
-    return f"{use.queue_path} is guaranteed {guaranteed} {use.resource}, and would use {after}"
+def headline(outcome: Outcome, request: str, node: str | None, victims: Iterable[str], **times: int | None) -> str:
+    """Return the first line of the text of a plan."""
+    where = "" if node is None else f" on node {node!r}"
+    return _HEADS[outcome].format(name=request, where=where, victims=", ".join(map(repr, victims)), **times)
 
 
 _HEADS: Final = {
@@ -252,19 +259,6 @@ _HEADS: Final = {
     Outcome.PLAN: "{name} would fit{where} without {victims}",
     Outcome.NONE: "no permitted set of evictions makes room for {name}",
 }
-
-
-def _eviction(victim: Victim) -> str:
-    # A victim of a model frees all that it uses.
-    freed = {one.resource: one.amount for one in victim.frees} or victim.usage
-    amounts = ", ".join(f"{format_amount(name, amount)} {name}" for name, amount in freed.items())
-    left = (
-        f"{use.queue_path} would use {format_amount(use.resource, use.after)} {use.resource}, "
-        f"and is guaranteed {format_amount(use.resource, use.guaranteed)}"
-        for use in victim.exceeds
-        if use.guaranteed
-    )
-    return "; ".join([f"evict {victim.allocation_id!r} of {victim.queue_path}: {amounts}", *left])
 
 
 def plan_preemption(
@@ -293,7 +287,7 @@ def plan_preemption(
     >>> print(plan_preemption(world, PreemptionRequest("lab-1", "lab", "root.lab", Resource(gpu=2)), now=30))
     'lab-1' would fit without 'web-1'
       queue root: 1 gpu missing
-      root.lab is guaranteed 2 gpu, and would use 2
+      root.lab would use 2 gpu, and is guaranteed 2
       evict 'web-1' of root.web: 3 gpu
     """
     situation = Situation(QueueUsageTree(world, request.application_id), request, within_queue=within_queue)
@@ -311,7 +305,7 @@ def plans_of_nodes(
         blocked: as for `plan_preemption`.
         steps: as for `plan_preemption`, for each node.
     """
-    request = situation.request
+    tree, request = situation.tree, situation.request
     levels = zip(situation.path, situation.missing, strict=False)
     missing = tuple(MissingAmount(node.path, name, amount) for node, lacks in levels for name, amount in lacks.items())
     plan = PreemptionPlan(request, Outcome.NONE, now, missing=missing)
@@ -319,49 +313,37 @@ def plans_of_nodes(
     if early is not None:
         yield early
         return
-    # By the amounts that a node lacks, which nodes often have in common.
-    situations: dict[Resource, Situation] = {}
-    searches: list[_NodeSearch] = []
-    for host in situation.tree.hosts:
-        lacking = Resource(situation.tree.lacking_on(host, request.usage))
-        if lacking not in situations:
-            situations[lacking] = situation.on_node(lacking)
-        searches.append(_search(situations[lacking], host, steps))
-    plan = replace(plan, is_optimal=all(one.is_optimal for one in searches))
-    found = [(cost, one) for one in searches if (cost := one.cost) is not None]
+    # Nodes often lack the same amounts.
+    situation_on = cache(situation.on_node)
+    searches = [
+        _search(situation_on(Resource(tree.lacking_on(host, request.usage))), host, steps) for host in tree.hosts
+    ]
+    plan = replace(plan, is_optimal=all(one.chosen.is_optimal for one in searches))
+    found = [(_cost(one.situation, one.chosen.positions), one) for one in searches if one.chosen.positions]
     for cost, one in sorted(found, key=lambda pair: (*pair[0].order, pair[1].host)):
         yield _plan_with_victims(plan, one, cost)
     if not found:
-        yield replace(plan, protected=_protected(situation.tree, searches))
+        yield replace(plan, protected=_protected(tree, searches))
 
 
 def _plan_without_search(plan: PreemptionPlan, situation: Situation, blocked: Decision | None) -> PreemptionPlan | None:
     """Return the plan if it follows without a search."""
     tree, request, path, requested = situation.tree, situation.request, situation.path, situation.request.usage
     later = [host for host in tree.hosts if not tree.lacking_on(host, requested)]
-    now = [host for host in later if not tree.lacking_on(host, requested, now=True)]
     # A decision that denies is false.
-    will_fit = bool(later) and blocked is None and not any(situation.missing)
-    outcomes = (
-        (will_fit and now and not any(node.lacking(node.counted, requested) for node in path), Outcome.FITS),
-        (will_fit, Outcome.AWAITS_TERMINATING),
-        (blocked is not None, Outcome.BLOCKED),
-        (any(node.lacking({}, requested) for node in path), Outcome.NEVER),
-        (not request.may_preempt, Outcome.MUST_NOT_PREEMPT),
-        (plan.now < situation.due, Outcome.EARLY),
-    )
-    outcome = next((outcome for applies, outcome in outcomes if applies), None)
-    if outcome is None:
-        return None
-    host = (now or later)[0] if will_fit else None
-    return replace(
-        plan,
-        outcome=outcome,
-        due=situation.due if outcome is Outcome.EARLY else None,
-        decision=blocked if outcome is Outcome.BLOCKED else None,
-        node=host,
-        free_on_node=(tree.world.nodes or {}).get(host or ""),
-    )
+    if later and blocked is None and not any(situation.missing):
+        now = [host for host in later if not tree.lacking_on(host, requested, now=True)]
+        fits = now and not any(node.lacking(node.counted, requested) for node in path)
+        outcome = Outcome.FITS if fits else Outcome.AWAITS_TERMINATING
+        host = (now or later)[0]
+        return replace(plan, outcome=outcome, node=host, free_on_node=(tree.world.nodes or {}).get(host or ""))
+    if blocked is not None:
+        return replace(plan, outcome=Outcome.BLOCKED, decision=blocked)
+    if any(node.lacking({}, requested) for node in path):
+        return replace(plan, outcome=Outcome.NEVER)
+    if not request.may_preempt:
+        return replace(plan, outcome=Outcome.MUST_NOT_PREEMPT)
+    return replace(plan, outcome=Outcome.EARLY, due=situation.due) if plan.now < situation.due else None
 
 
 class _NodeSearch(NamedTuple):
@@ -372,9 +354,7 @@ class _NodeSearch(NamedTuple):
     situation: Situation
     #: The rule that protects each class of allocations.
     rules: Sequence[PreemptionProtection]
-    #: The cost of the victims; None if there is no permitted set.
-    cost: PlanCost | None
-    is_optimal: bool
+    chosen: Chosen
 
 
 def _search(situation: Situation, host: str | None, steps: int) -> _NodeSearch:
@@ -382,9 +362,7 @@ def _search(situation: Situation, host: str | None, steps: int) -> _NodeSearch:
     classes = situation.tree.classes[host]
     found = [(one, *situation.protection(one)) for one in classes]
     candidates = {one: classes[one] for one, _, is_candidate in found if is_candidate}
-    chosen = choose(situation.problem(candidates), steps)
-    cost = _cost(situation, chosen.positions) if chosen.positions else None
-    return _NodeSearch(host, situation, [rule for _, rule, _ in found], cost, chosen.is_optimal)
+    return _NodeSearch(host, situation, [rule for _, rule, _ in found], choose(situation.problem(candidates), steps))
 
 
 def _cost(situation: Situation, positions: tuple[int, ...]) -> PlanCost:

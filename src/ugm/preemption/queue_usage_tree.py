@@ -23,7 +23,6 @@ __all__ = [
     "AllocationClass",
     "AllocationFacts",
     "Candidates",
-    "PlacedRequest",
     "Point",
     "PreemptionPolicy",
     "PreemptionRequest",
@@ -69,7 +68,7 @@ class QueueFacts(NamedTuple):
 
 
 class AllocationFacts(NamedTuple):
-    """A granted allocation."""
+    """A granted allocation, or a request that counts as granted because an earlier plan made room for it."""
 
     allocation_id: str
     application_id: str
@@ -78,26 +77,10 @@ class AllocationFacts(NamedTuple):
     priority: int = 0
     preemptible: bool = True
     is_terminating: bool = False
-    #: The node that it runs on; None if it is unknown.
+    #: The node that it runs on, or will run on; None if it is unknown.
     node: str | None = None
-
-
-class PlacedRequest(NamedTuple):
-    """A request for which an earlier plan made room, and which counts as granted.
-
-    The queues need its queue and usage only. The limits of users, groups and quota models need the rest.
-    """
-
-    queue_path: str
-    usage: Resource
-    allocation_id: str = ""
-    application_id: str = ""
-    priority: int = 0
-    preemptible: bool = True
-    #: The promised duration in seconds, if there is one.
+    #: The promised duration in seconds, for quota models; None if there is none.
     duration: int | None = None
-    #: The node that it will run on; None if it is unknown.
-    node: str | None = None
 
 
 class PreemptionRequest(NamedTuple):
@@ -124,7 +107,8 @@ class World(NamedTuple):
     queues: Sequence[QueueFacts]
     #: In the order of the ledger, oldest first.
     allocations: Sequence[AllocationFacts]
-    placed: Sequence[PlacedRequest] = ()
+    #: The requests that count as granted.
+    placed: Sequence[AllocationFacts] = ()
     #: The nodes that the request may run on, with the amounts that are free there; None if nodes do not matter.
     nodes: Mapping[str, Resource] | None = None
 
@@ -233,7 +217,7 @@ class QueueUsageTree:
         classes, others, new = self.classes, self.classes[None], tuple.__new__
         classes.update({name: {} for name in self._free})
         for position, facts in enumerate(self.world.allocations):
-            _, application, path, usage, *traits, host = facts
+            _, application, path, usage, *traits, host, _ = facts
             # `AllocationClass(...)` takes twice as long.
             one = new(AllocationClass, (path, usage, application == application_id, *traits))
             classes.get(host, others).setdefault(one, array("q")).append(position)

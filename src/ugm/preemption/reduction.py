@@ -26,9 +26,11 @@ from ugm.preemption.eligibility import PreemptionProtection
 from ugm.preemption.plan import Victim, guarantee_use
 from ugm.preemption.queue_usage_tree import AllocationFacts, Candidates, Point, QueueNode, QueueUsageTree, Sums, World
 from ugm.preemption.victim_search import DEFAULT_STEPS, Bound, Problem, Target, choose
-from ugm.resources import Resource, format_amount
+from ugm.resources import Resource
 
 __all__ = ["Reduction", "ReductionPlan", "ReductionTimer", "plan_reductions"]
+
+_GUARANTEE: Final = PreemptionProtection.GUARANTEE
 
 
 class ReductionTimer(NamedTuple):
@@ -104,13 +106,7 @@ class ReductionPlan:
             if one.left:
                 reasons = "".join(f" ({name}: {rule})" for name, rule in one.prevented.items())
                 yield f"  {one.left} too much is left{reasons}"
-        for victim in self.victims:
-            yield f"  evict {victim.allocation_id!r} of {victim.queue_path}: {victim.usage}"
-            yield from (
-                f"    {use.queue_path} would have {format_amount(use.resource, use.after)} of "
-                f"{format_amount(use.resource, use.guaranteed)} {use.resource} guaranteed"
-                for use in victim.exceeds
-            )
+        yield from (f"  {victim}" for victim in self.victims)
 
 
 def plan_reductions(
@@ -133,17 +129,14 @@ def plan_reductions(
     planner = _Planner(tree, overshoot=overshoot, steps=steps)
     reductions = [planner.reduce(*one) for one in due]
     planner.remove_needless([node for node, _ in due])
+    rest = zip(reductions, (Resource(node.excess()) for node, _ in due), strict=True)
     return ReductionPlan(
         now,
-        tuple(_with_left(one, Resource(node.excess())) for one, (node, _) in zip(reductions, due, strict=True)),
+        tuple(replace(one, left=left, prevented=one.prevented if left else {}) for one, left in rest),
         tuple(_explained(tree, planner.victims[position]) for position in sorted(planner.victims)),
         planner.is_optimal,
         overshoot,
     )
-
-
-def _with_left(one: Reduction, left: Resource) -> Reduction:
-    return replace(one, left=left, prevented=one.prevented if left else {})
 
 
 def _explained(tree: QueueUsageTree, facts: AllocationFacts) -> Victim:
@@ -166,26 +159,22 @@ class _Planner:
 
     def reduce(self, node: QueueNode, timer: ReductionTimer) -> Reduction:
         """Choose the victims of one queue, and return the reduction without the rest."""
+        excess = node.excess()
         candidates = {
             one: rest
             for one, positions in self._tree.classes[None].items()
             if one.preemptible and not one.is_terminating and is_below(one.queue_path, node.path)
+            if any(map(one.usage.get, excess))
             if (rest := [position for position in positions if position not in self.victims])
         }
-        names = node.excess()
         guarantees = {
             (path, name): queue.above_guarantee(name)
             for path, queue in self._tree.nodes.items()
-            for name in names
+            for name in excess
             if name in queue.facts.guaranteed
         }
         reduction = self._reduction(node, timer, candidates, guarantees)
-        useful = {
-            one: positions
-            for one, positions in candidates.items()
-            if any(amount and one.usage.get(name) for name, amount in reduction.target.items())
-        }
-        chosen = choose(self._problem(node, reduction, useful, guarantees), self._steps)
+        chosen = choose(self._problem(reduction, candidates, guarantees), self._steps)
         self.is_optimal = self.is_optimal and chosen.is_optimal
         for position in chosen.positions or ():
             one = self.victims[position] = self._tree.world.allocations[position]
@@ -204,26 +193,23 @@ class _Planner:
         for name, amount in excess.items():
             above = [max(0, queue.above_guarantee(name)) for queue in node.lineage()]
             target[name] = min(amount, supply[node.path, name], *above)
-            is_any_left = target[name] < offered[node.path, name]
             if target[name] < amount:
-                prevented[name] = (
-                    PreemptionProtection.GUARANTEE if is_any_left else PreemptionProtection.NOT_PREEMPTIBLE
-                )
+                is_any_left = target[name] < offered[node.path, name]
+                prevented[name] = _GUARANTEE if is_any_left else PreemptionProtection.NOT_PREEMPTIBLE
             for path, share in _shares(node, name, target[name], offered, supply).items():
                 shares.setdefault(path, {})[name] = share
         amounts = {path: Resource(share) for path, share in sorted(shares.items())}
         due = timer.since + node.facts.reduction_delay
-        values = node.path, timer.since, due, Resource(excess), Resource(target), amounts
-        return Reduction(*values, Resource(), prevented)
+        return Reduction(
+            node.path, timer.since, due, Resource(excess), Resource(target), amounts, Resource(), prevented
+        )
 
-    def _problem(
-        self, node: QueueNode, reduction: Reduction, candidates: Candidates, guarantees: Mapping[Point, int]
-    ) -> Problem:
+    def _problem(self, reduction: Reduction, candidates: Candidates, guarantees: Mapping[Point, int]) -> Problem:
         """Return the choice of victims, whose costs are parts of the excess on a common scale of integers."""
         excess, shares = reduction.excess, reduction.shares
         scale = lcm(*excess.values())
         units = {name: scale // amount for name, amount in excess.items()}
-        targets = [Target(node.path, name, amount, units[name]) for name, amount in excess.items()]
+        targets = [Target(reduction.queue_path, name, amount, units[name]) for name, amount in excess.items()]
         bounds = [Bound(*point, amount) for point, amount in guarantees.items()]
         prices = units if self._overshoot else {}
         for path in dict.fromkeys(one.queue_path for one in candidates):

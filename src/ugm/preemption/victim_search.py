@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, repeat
 from math import inf
-from operator import ge, mul
+from operator import mul
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.identity import ancestors
@@ -107,9 +107,6 @@ def choose(problem: Problem, steps: int = DEFAULT_STEPS) -> Chosen:
     return _Search(problem, steps).result()
 
 
-#: A victim: its option, and the number of members of it that were chosen before.
-_Member: TypeAlias = tuple[_Option, int]
-
 #: What is missing at targets and taken beyond bounds, the number of victims, and their weight.
 _Sums: TypeAlias = tuple[int, int, float, int]
 
@@ -121,37 +118,36 @@ _Ranks: TypeAlias = tuple[list[int], list[int]]
 class _VictimSet:
     """A set of victims with its sums; empty at first."""
 
-    def __init__(self, targets: Sequence[Target], bounds: Sequence[Bound]) -> None:
-        self._targets: Final = targets
-        self._bounds: Final = bounds
-        self.members: Final[list[_Member]] = []
+    def __init__(self, problem: Problem) -> None:
+        self._targets: Final = problem.targets
+        self._bounds: Final = problem.bounds
+        #: The options of the victims by position, in the order in which they were chosen.
+        self.members: Final[dict[int, _Option]] = {}
         #: Per target, the amount that is missing.
-        self.missing: Final = [target.amount for target in targets]
+        self.missing: Final = [target.amount for target in problem.targets]
         #: Per target, how many victims demand it; all targets but claims are always demanded.
-        self.demands: Final = [int(target.claimed_below is None) for target in targets]
-        #: Per bound, the amount that further victims may take.
-        self._room: Final = [bound.amount for bound in bounds]
+        self.demands: Final = [int(target.claimed_below is None) for target in problem.targets]
+        #: Per bound, the amount that further victims may take; negative beyond it.
+        self._room: Final = [bound.amount for bound in problem.bounds]
         self.weight = 0
         self.beyond = 0
 
-    def add(self, option: _Option, taken: int) -> None:
+    def add(self, option: _Option, position: int) -> None:
         """Add a victim."""
-        self.beyond += self.beyond_with(option) if option.takes else 0
         self._change(option, 1)
-        self.members.append((option, taken))
+        self.members[position] = option
 
-    def remove(self, number: int = -1) -> None:
-        """Remove a victim, by default the last one."""
-        option, _ = self.members.pop(number)
-        self._change(option, -1)
-        self.beyond -= self.beyond_with(option) if option.takes else 0
+    def remove(self, position: int) -> None:
+        """Remove a victim."""
+        self._change(self.members.pop(position), -1)
 
     def _change(self, option: _Option, sign: int) -> None:
         self.weight += sign * option.weight
         for target, amount in enumerate(option.frees):
             self.missing[target] -= sign * amount
         for bound, amount in option.takes:
-            self._room[bound] -= sign * amount
+            before, self._room[bound] = self._room[bound], self._room[bound] - sign * amount
+            self.beyond += (self._bounds[bound].unit or 0) * (min(0, before) - min(0, self._room[bound]))
         for claim in option.claims:
             self.demands[claim] += sign
 
@@ -162,23 +158,20 @@ class _VictimSet:
 
     def beyond_with(self, option: _Option) -> int:
         """Return the cost of what one victim more would take beyond bounds."""
-        beyond, bounds = 0, self._bounds
-        for bound, amount in option.takes:
-            unit = bounds[bound].unit
-            if unit is not None:
-                beyond += unit * (amount - min(amount, max(0, self._room[bound])))
-        return beyond
+        bounds, room = self._bounds, self._room
+        return sum([(bounds[at].unit or 0) * max(0, amount - max(0, room[at])) for at, amount in option.takes])
 
     def left(self) -> int:
         """Return the cost of the missing amounts at the demanded targets."""
         sums = zip(self._targets, self.missing, self.demands, strict=True)
         return sum([target.unit * missing for target, missing, demands in sums if demands and missing > 0])
 
-    def ranks(self, option: _Option | None = None, number: int = 0) -> _Ranks:
-        """Return the priorities and ages with *number* further victims from an option."""
-        members = self.members if option is None else [*self.members, *[(option, 0)] * number]
-        priorities = sorted([one.priority for one, _ in members], reverse=True)
-        return priorities, sorted([-one.positions[taken] for one, taken in members], reverse=True)
+    def ranks(self, further: Sequence[_Option] = ()) -> _Ranks:
+        """Return the priorities and ages with the youngest members of *further* options."""
+        priorities = sorted([one.priority for one in (*self.members.values(), *further)], reverse=True)
+        return priorities, sorted(
+            [*(-position for position in self.members), *(one.age for one in further)], reverse=True
+        )
 
 
 @final
@@ -191,29 +184,25 @@ class _Search:
         count = sum(map(len, problem.candidates.values()))
         self._steps: float = inf if count <= ALWAYS_COMPLETE else steps
         self._options: Final = self._sorted_options()
-        self._victims = self._no_victims()
-        #: The members of the best set; None if there is none.
-        self._best: list[_Member] | None = None if problem.is_strict else []
+        self._victims = _VictimSet(problem)
+        #: The best set; None if there is none.
+        self._best: dict[int, _Option] | None = None if problem.is_strict else {}
         # Sets that must reach all targets are compared with a worse one of any number.
         sums: _Sums = (0, 0, inf, 0) if problem.is_strict else (self._victims.left(), 0, 0, 0)
         self._best_cost: tuple[_Sums, _Ranks] = sums, ([], [])
 
-    def _no_victims(self) -> _VictimSet:
-        return _VictimSet(self._targets, self._problem.bounds)
-
-    def _sums(self, queue_path: str) -> tuple[Sequence[str], Sequence[_Sum], Sequence[_Sum]]:
+    def _sums(self, queue_path: str) -> tuple[list[str], list[_Sum], list[_Sum]]:
         """Return the sums to which the allocations of a queue add.
 
         Returns:
             Per target, the resource that counts, or an empty text if none does; the bounds; and the targets that a
             victim demands if it uses the resource.
         """
-        above = list(ancestors(queue_path))
-        names = [target.resource if target.queue_path in above else "" for target in self._targets]
+        above, targets = set(ancestors(queue_path)), [*enumerate(self._targets)]
+        names = [one.resource if one.queue_path in above else "" for _, one in targets]
         bounds = [(at, one.resource) for at, one in enumerate(self._problem.bounds) if one.queue_path in above]
-        claimed = [target.claimed_below in above and target.queue_path not in above for target in self._targets]
-        claims = [(number, self._targets[number].resource) for number, is_claimed in enumerate(claimed) if is_claimed]
-        return names, bounds, claims
+        claimed = [(at, one.resource) for at, one in targets if one.claimed_below in above and not names[at]]
+        return names, bounds, claimed
 
     def _sorted_options(self) -> list[_Option]:
         """Return the options, the cheapest first. `map` takes half as long as comprehensions."""
@@ -227,25 +216,21 @@ class _Search:
             takes = tuple([(bound, usage[name]) for bound, name in bounds if usage.get(name)])
             claims = tuple([target for target, name in claimed if usage.get(name)])
             merged.setdefault((weight, one.priority, frees, takes, claims), array("q")).extend(positions)
-        options = []
-        for (weight, priority, frees, takes, claims), members in merged.items():
-            youngest = array("q", sorted(members, reverse=True))
-            options.append(_Option(weight, priority, -youngest[0], frees, takes, claims, youngest))
-        return sorted(options)
+        youngest = ((key, array("q", sorted(members, reverse=True))) for key, members in merged.items())
+        return sorted(_Option._make((*key[:2], -members[0], *key[2:], members)) for key, members in youngest)
 
     def result(self) -> Chosen:
         """Find the best set."""
         self._choose_greedily()
         is_optimal = self._compare()
-        if not is_optimal:
-            self._victims = self._no_victims()
-            for member in self._best or ():
-                self._victims.add(*member)
-            self._remove_needless()
-            self._best = None if self._best is None else self._victims.members
         if self._best is None:
             return Chosen(None, is_optimal)
-        return Chosen(tuple(sorted(option.positions[taken] for option, taken in self._best)), is_optimal)
+        self._victims = _VictimSet(self._problem)
+        for position, option in self._best.items():
+            self._victims.add(option, position)
+        # A search that was stopped may have found a better set with needless victims.
+        self._remove_needless()
+        return Chosen(tuple(sorted(self._victims.members)), is_optimal)
 
     def _record(self) -> None:
         """Keep the set if it is the best so far."""
@@ -254,7 +239,7 @@ class _Search:
         if sums <= self._best_cost[0]:
             cost = sums, victims.ranks()
             if cost < self._best_cost:
-                self._best_cost, self._best = cost, list(victims.members)
+                self._best_cost, self._best = cost, dict(victims.members)
 
     # The comparison of all sets
 
@@ -263,40 +248,27 @@ class _Search:
 
         A set has its options in ascending order, so none is visited twice.
         """
-        victims, options = self._no_victims(), self._usable()
-        self._victims, supplies, path = victims, self._supplies(options), list[int]()
+        options, victims, path = self._options, _VictimSet(self._problem), list[int]()
+        self._victims, supplies = victims, self._supplies(options)
         index = taken = 0
         while True:
-            if index < len(options):
+            if index < len(options) and self._may_improve(options[index], supplies[index]):
                 self._steps -= 1
                 if self._steps < 0:
                     return False
-            if index < len(options) and self._may_improve(options[index], supplies[index]):
                 option = options[index]
                 if taken < len(option.positions) and victims.has_room(option):
-                    victims.add(option, taken)
+                    victims.add(option, option.positions[taken])
                     path.append(index)
                     taken += 1
                     self._record()
                 else:
                     index, taken = index + 1, 0
             elif path:
-                victims.remove()
+                victims.remove(next(reversed(victims.members)))
                 index, taken = path.pop() + 1, 0
             else:
                 return True
-
-    def _usable(self) -> list[_Option]:
-        """Return the options that can be part of a set with no more victims than the best one."""
-        (left, beyond, number, _), _ = self._best_cost
-        if left or beyond or number == inf:
-            return self._options
-        largest = map(max, zip(*[option.frees for option in self._options], strict=True))
-        least = [
-            target.amount - (int(number) - 1) * most if target.claimed_below is None else 0
-            for target, most in zip(self._targets, largest, strict=False)
-        ]
-        return [option for option in self._options if all(map(ge, option.frees, least))]
 
     @staticmethod
     def _supplies(options: Sequence[_Option]) -> Sequence[Sequence[tuple[int, int]]]:
@@ -328,7 +300,7 @@ class _Search:
         least: _Sums = left, victims.beyond, len(victims.members) + further, weight
         if least != self._best_cost[0]:
             return least < self._best_cost[0]
-        return victims.ranks(option, further) < self._best_cost[1]
+        return victims.ranks([option] * further) < self._best_cost[1]
 
     # The choice step by step
 
@@ -337,27 +309,25 @@ class _Search:
 
         First only options without claims are chosen, and then those with more and more claims, which are demanded too.
         """
-        options = self._options
         demanded = {index for index, target in enumerate(self._targets) if target.claimed_below is None}
-        for claims in sorted({option.claims for option in options}, key=lambda one: (len(one), one)):
+        for claims in sorted({option.claims for option in self._options}, key=lambda one: (len(one), one)):
             demanded.update(claims)
-            self._victims = self._no_victims()
-            self._cover(options, demanded)
+            self._victims = _VictimSet(self._problem)
+            self._cover(demanded)
             if not self._problem.is_strict or not any(self._victims.missing[target] > 0 for target in demanded):
                 self._remove_needless()
                 self._record()
                 return
 
-    def _cover(self, options: Sequence[_Option], demanded: set[int]) -> None:
+    def _cover(self, demanded: set[int]) -> None:
         """Choose the options that take least beyond bounds and free most, until nothing is missing."""
-        victims, missing = self._victims, self._victims.missing
+        victims, missing, options = self._victims, self._victims.missing, self._options
         units = [target.unit if index in demanded else 0 for index, target in enumerate(self._targets)]
 
         def entry(index: int, taken: int) -> tuple[int, ...]:
-            weight, priority, _, frees, takes, _, positions = option = options[index]
-            beyond = victims.beyond_with(option) if takes else 0
+            weight, priority, _, frees, _, _, positions = option = options[index]
             covered = sum(map(mul, units, map(min, frees, map(max, missing, repeat(0)))))
-            return beyond, -covered, weight, priority, -positions[taken], index, taken
+            return victims.beyond_with(option), -covered, weight, priority, -positions[taken], index, taken
 
         heap = [entry(index, 0) for index, option in enumerate(options) if demanded.issuperset(option.claims)]
         heapify(heap)
@@ -365,28 +335,22 @@ class _Search:
             first = heappop(heap)
             *_, index, taken = first
             # An option costs more and covers less with every victim, so an entry that is up to date is the best one.
-            current = entry(index, taken)
-            if not current[1] or not victims.has_room(options[index]):
+            current, option = entry(index, taken), options[index]
+            if not current[1] or not victims.has_room(option):
                 continue
-            if current != first:
-                heappush(heap, current)
-                continue
-            victims.add(options[index], taken)
-            if taken + 1 < len(options[index].positions):
-                heappush(heap, entry(index, taken + 1))
+            if current == first:
+                victims.add(option, option.positions[taken])
+                taken += 1
+            if taken < len(option.positions):
+                heappush(heap, entry(index, taken))
 
     def _remove_needless(self) -> None:
         """Remove victims until none can be removed: high priorities and old allocations first."""
-        victims, left = self._victims, self._victims.left()
-        victims.members.sort(key=lambda member: (-member[0].priority, member[0].positions[member[1]]))
-        number = 0
-        while number < len(victims.members):
-            option, taken = victims.members[number]
-            victims.remove(number)
-            if victims.left() <= left:
-                # The claims of the removed victim may be gone, so that an earlier one is needless now.
-                number = 0 if option.claims else number
-            else:
-                victims.add(option, taken)
-                victims.members.insert(number, victims.members.pop())
-                number += 1
+        victims, left, count = self._victims, self._victims.left(), 0
+        # The claims of a removed victim may be gone, so that an earlier one is needless now.
+        while count != len(victims.members):
+            count = len(victims.members)
+            for position, option in sorted(victims.members.items(), key=lambda one: (-one[1].priority, one[0])):
+                victims.remove(position)
+                if victims.left() > left:
+                    victims.add(option, position)

@@ -12,7 +12,8 @@ from support.server_fixtures import PREFIX, client
 from ugm import Partition, RequestError, Resource
 from ugm.budgets import Budget, Budgets
 from ugm.elastic.model import GROUP_TAG
-from ugm.partition import ReclaimOutcome, ReclaimPlan
+from ugm.partition import ReclaimPlan
+from ugm.preemption import Outcome
 
 KINDS = pytest.mark.parametrize("kinds", ["elastic", "tree", "elastic tree"])
 
@@ -36,8 +37,8 @@ def test_the_promised_duration_counts_for_budgets(kinds: str) -> None:
     for number in range(5):
         partition.adopt(f"b-{number}", "b", TWO)
 
-    assert partition.plan_reclaim("a", THREE).outcome is ReclaimOutcome.NEVER
-    assert partition.plan_reclaim("a", THREE, duration=3601).outcome is ReclaimOutcome.NEVER
+    assert partition.plan_reclaim("a", THREE).outcome is Outcome.NEVER
+    assert partition.plan_reclaim("a", THREE, duration=3601).outcome is Outcome.NEVER
     plan = partition.plan_reclaim("a", THREE, duration=3600)
     assert (plan.duration, plan.allocation_ids) == (3600, ("b-0", "b-1"))
     assert partition.reclaim(plan) == ("b-0", "b-1")
@@ -90,9 +91,7 @@ def test_a_plan_that_is_not_allowed_any_more_is_refused() -> None:
     partition.adopt("a-0", "a", Resource(gpu=1))
     partition.adopt("a-1", "a", Resource(gpu=1))
 
-    assert stale(partition, plan).endswith(
-        "not taken: 2 of elastic group 'b' (the request is not within its guarantee)"
-    )
+    assert stale(partition, plan).endswith("not taken: 2 of elastic group 'b' (not entitled)")
 
 
 def test_a_plan_with_changed_victims_is_refused() -> None:
@@ -115,7 +114,7 @@ def test_foreign_victims_are_refused() -> None:
     victim = plan.victims[0]._replace(allocation_id="a-0", application_id="a", queue_path="root.a")
     forged = replace(plan, victims=(victim,))
 
-    assert "no eviction lets" in stale(partition, forged)
+    assert "no permitted set of evictions" in stale(partition, forged)
     with pytest.raises(RequestError, match="expected a ReclaimPlan"):
         partition.reclaim("b-0")  # type: ignore[arg-type]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from ugm.arguments import require_amounts, require_vector
 from ugm.counters import fits
@@ -51,6 +51,8 @@ from ugm.tracking.holding import Amounts, Holding, all_holdings, amount_of
 
 if TYPE_CHECKING:
     from ugm.partition.answers.model_queries import ModelQueries
+    from ugm.partition.eviction.reclaim_plan import ReclaimPlan
+    from ugm.preemption import PreemptionPlan
 
 __all__ = ["SubjectQueries", "require_query_submission", "require_subject"]
 
@@ -84,13 +86,8 @@ def require_query_submission(user: UserGroup, queue: str, tags: Mapping[str, str
     return require_submission(_NO_APPLICATION, user, queue, tags)
 
 
-class _Plan(Protocol):
-    @property
-    def outcome(self) -> str:
-        """The outcome, by the name of an `Outcome` or `ReclaimOutcome`."""
-
-
-_PlanT = TypeVar("_PlanT", bound=_Plan)
+#: A plan for a request.
+_PlanT = TypeVar("_PlanT", "PreemptionPlan", "ReclaimPlan")
 #: The best outcomes of plans.
 _BEST: Final = ("fits", "awaits_terminating", "plan")
 #: The request of a query for nothing.
@@ -131,11 +128,7 @@ class SubjectQueries(AdmissionPart):
         return Application(row, queue)
 
     def best_plan(
-        self,
-        application: Application,
-        query: AllocationRequest,
-        plan: Callable[[AllocationRequest], _PlanT],
-        size: Callable[[_PlanT], int],
+        self, application: Application, query: AllocationRequest, plan: Callable[[AllocationRequest], _PlanT]
     ) -> _PlanT:
         """Return the best plan for a request: if it leaves the variant open, of the plans for each variant.
 
@@ -143,13 +136,13 @@ class SubjectQueries(AdmissionPart):
             application: the application of the request.
             query: the request.
             plan: returns the plan for a request without open amounts.
-            size: returns the number of victims of a plan.
         """
         variants = self._admission.variants
         if variants is None:
             return plan(query)
         plans = [plan(query._replace(usage=usage)) for usage in variants.alternatives(application, query)]
-        return min(plans, key=lambda one: (_BEST.index(one.outcome) if one.outcome in _BEST else len(_BEST), size(one)))
+        best = [[one for one in plans if one.outcome == outcome] for outcome in _BEST]
+        return min(next(filter(None, best), plans), key=lambda one: len(one.allocation_ids))
 
     def check(self, subject: Subject, query: AllocationRequest) -> Decision:
         """Return the answer that one more allocation would get."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self, final
 
 from ugm._json_values import attributes
-from ugm.arguments import require_application_id, require_instance, require_name, require_resource
+from ugm.arguments import require_application_id, require_instance, require_name, require_resource, require_whole
 from ugm.decision import Decision, Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, is_below
@@ -28,14 +28,12 @@ from ugm.partition.admission.protection import OwnAmount
 from ugm.partition.admission.trial_charges import TrialCharges
 from ugm.partition.answers.queries import SubjectQueries
 from ugm.partition.answers.reports import OwnedAllocation, owned_allocations
-from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState, ReductionTimers
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationState
 from ugm.preemption import (
     AllocationFacts,
     Outcome,
-    PlacedRequest,
     PreemptionPlan,
     PreemptionRequest,
     ReductionPlan,
@@ -76,8 +74,10 @@ class PreemptionCall(NamedTuple):
             RequestError: an argument is invalid.
         """
         require_resource("usage", require_instance("request", self.request, AllocationRequest).usage)
-        _require_type(int, since=self.since, now=0 if self.now is None else self.now)
-        _require_type(bool, may_preempt=self.may_preempt, within_queue=self.within_queue)
+        require_whole("since", self.since)
+        require_whole("now", 0 if self.now is None else self.now)
+        require_instance("may_preempt", self.may_preempt, bool)
+        require_instance("within_queue", self.within_queue, bool)
         for one in self.placed:
             require_name("allocation_id", one.allocation_id)
             require_application_id(one.application_id)
@@ -107,8 +107,8 @@ class _Question(NamedTuple):
     call: PreemptionCall
     request: PreemptionRequest
     #: The requests that count as granted: those that the caller names, and those of earlier plans.
-    given: tuple[PlacedRequest, ...]
-    recorded: tuple[PlacedRequest, ...]
+    given: tuple[AllocationFacts, ...]
+    recorded: tuple[AllocationFacts, ...]
     now: int
     #: The answer of all limits once the terminating allocations are released.
     answer: _Answer
@@ -186,7 +186,6 @@ class PreemptionPlanning(SubjectQueries):
             self._admission.require_application(call.request.application_id),
             call.request,
             lambda request: self._plan(call._replace(request=request)),
-            lambda plan: len(_victims(plan)),
         )
         self._count(plan.outcome.value)
         return plan
@@ -270,24 +269,21 @@ class PreemptionPlanning(SubjectQueries):
     def _terminating(self) -> list[Allocation]:
         return list(self._state.terminating_rows().values())
 
-    def _given_placed(self, call: PreemptionCall, placed: Mapping[str, Allocation]) -> tuple[PlacedRequest, ...]:
+    def _given_placed(self, call: PreemptionCall, placed: Mapping[str, Allocation]) -> tuple[AllocationFacts, ...]:
         """Return the requests that the caller names and for which no recorded plan has made room.
 
         Args:
             call: the arguments.
             placed: all requests that count as granted.
         """
-        recorded, named = self._state.placed, {one.allocation_id: one for one in call.placed}
-        given = ((one, placed[name]) for name, one in named.items() if name in placed and name not in recorded)
-        return tuple(_placed_request(one, row, self._state.owner(row)) for one, row in given)
+        nodes = {one.allocation_id: one.node for one in call.placed if one.allocation_id not in self._state.placed}
+        # The other properties of a pending request count, whatever the caller says.
+        given = ((placed[name], node) for name, node in nodes.items() if name in placed)
+        return tuple(self._facts(row)._replace(node=node or row.node) for row, node in given)
 
-    def _placed(self, but_for: str = "") -> tuple[PlacedRequest, ...]:
+    def _placed(self, but_for: str = "") -> tuple[AllocationFacts, ...]:
         """Return the pending requests for which earlier plans have made room, except one."""
-        return tuple(
-            PlacedRequest(self._state.owner(row).queue.queue_path, row.usage, node=row.node)
-            for name, row in self._state.placed_rows().items()
-            if name != but_for
-        )
+        return tuple(self._facts(row) for name, row in self._state.placed_rows().items() if name != but_for)
 
     def _plans(
         self, question: _Question, evicted: Sequence[str], nodes: Mapping[str, Resource] | None
@@ -311,7 +307,7 @@ class PreemptionPlanning(SubjectQueries):
 
     def _world(
         self,
-        placed: Sequence[PlacedRequest],
+        placed: Sequence[AllocationFacts],
         evicted: Iterable[str] = (),
         nodes: Mapping[str, Resource] | None = None,
         *,
@@ -350,11 +346,10 @@ class PreemptionPlanning(SubjectQueries):
         return [one._replace(guaranteed=counted.get(one.queue_path, one.guaranteed)) for one in queues]
 
     def _facts(self, row: Allocation, leaving: frozenset[str] = frozenset()) -> AllocationFacts:
-        name, application_id, usage, state, _, priority, preemptible, _, _, node, *_ = row
+        name, application_id, usage, state, _, priority, preemptible, _, duration, node, *_ = row
         path, is_terminating = self._state.applications[application_id].queue.queue_path, state is _TERMINATING
-        return AllocationFacts(
-            name, application_id, path, usage, priority, preemptible, is_terminating or name in leaving, node
-        )
+        traits = priority, preemptible, is_terminating or name in leaving, node, duration
+        return AllocationFacts(name, application_id, path, usage, *traits)
 
     # Evictions of models
 
@@ -448,8 +443,8 @@ class PreemptionPlanning(SubjectQueries):
         Raises:
             RequestError: an argument is invalid.
         """
-        _require_type(int, now=0 if now is None else now)
-        _require_type(bool, overshoot=overshoot)
+        require_whole("now", 0 if now is None else now)
+        require_instance("overshoot", overshoot, bool)
         now, timers = self._models.clock.now(changes=False) if now is None else now, self._timers.running()
         if not any(timer.due <= now for timer in timers):
             return ReductionPlan(now, overshoot=overshoot)
@@ -482,7 +477,7 @@ class PreemptionPlanning(SubjectQueries):
         # A pending request that is not placed: the plan was not carried out.
         if not held and (name not in self._state.tables.requests or name in self._state.placed):
             return ()
-        objection = self._changed_victim(victims, held, node) or self._changed_plan(plan)
+        objection = self._objection(plan, victims, held)
         if objection:
             self._count("stale")
             raise RequestError("plan", _headline(plan), f"the plan is stale: {objection}", "plan-stale")
@@ -495,19 +490,14 @@ class PreemptionPlanning(SubjectQueries):
             self._reserve(name)
         return tuple(row.allocation_id for row in held)
 
-    def _changed_victim(self, victims: Iterable[Victim], held: Iterable[Allocation], node: str | None) -> str:
-        """Return which victim has changed, or does not run on a node any more; empty if none has."""
-        facts = {row.allocation_id: self._facts(row) for row in held}
-        for victim in victims:
-            found = facts.get(victim.allocation_id)
-            if found is None:
-                return f"allocation {victim.allocation_id!r} is terminating or released"
-            if found[:5] != _facts_of(victim) or not found.preemptible or node not in {None, found.node}:
-                return f"allocation {victim.allocation_id!r} has changed"
-        return ""
-
-    def _changed_plan(self, plan: PreemptionPlan | ReductionPlan) -> str:
+    def _objection(
+        self, plan: PreemptionPlan | ReductionPlan, victims: Sequence[Victim], held: Iterable[Allocation]
+    ) -> str:
         """Return the difference between a plan and the one that would be made now; empty for none."""
+        facts: dict[object, tuple[object, ...]] = {row.allocation_id: self._facts(row)[:5] for row in held}
+        for name, *rest in map(_facts_of, victims):
+            if facts.get(name) != (name, *rest):
+                return f"allocation {name!r} {'has changed' if name in facts else 'is terminating or released'}"
         # A program may have made the plan for a later time than that of the clock.
         now = max(plan.now, self._models.clock.now(changes=False))
         if isinstance(plan, ReductionPlan):
@@ -515,39 +505,33 @@ class PreemptionPlanning(SubjectQueries):
             timers = [one for one in self._timers.running() if due.get(one.queue_path) == one.since]
             again: PreemptionPlan | ReductionPlan = self._reductions(timers, now, overshoot=plan.overshoot)
         else:
-            changed = self._changed_request(plan)
-            if changed:
-                return changed
             try:
                 again = self._plan(_call_of(plan, now))
             except RequestError as error:
                 return f"{error.argument} {error.value!r}: {error.reason}"
+            changed = self._changed_request(plan, again)
+            if changed:
+                return f"request {plan.request.allocation_id!r} {changed}"
         if not _victims(again):
             return _headline(again)
-        same = [*map(_facts_of, _victims(again))] == [*map(_facts_of, _victims(plan))]
+        same = [*map(_facts_of, _victims(again))] == [*map(_facts_of, victims)]
         return "" if same else "other victims are chosen now"
 
-    def _changed_request(self, plan: PreemptionPlan) -> str:
+    def _changed_request(self, plan: PreemptionPlan, again: PreemptionPlan) -> str:
         """Return what has happened to the request of a plan, or to those that it counts as granted."""
-        name, rows = plan.request.allocation_id, self._state.allocations
-        if name not in rows and plan.is_pending:
-            return f"request {name!r} was withdrawn"
-        if self._state.held(name) is not None:
-            return f"request {name!r} is granted"
-        paths = {one.application_id: one.queue_path for one in plan.placed}
-        for application_id, path in {**paths, plan.request.application_id: plan.request.queue_path}.items():
-            application = self._state.applications.get(application_id)
-            if application is None or application.queue.queue_path != path:
-                return f"application {application_id!r} is not in queue {path} any more"
-        call = _call_of(plan, plan.now)
-        for one in (call.request, *call.placed):
-            row = rows[one.allocation_id] if one.allocation_id in self._state.tables.requests else None
-            if row is None:
-                continue
-            variants = self._admission.variants
-            is_same = row.usage == one.usage or (variants and variants.is_assignment(one.usage, row.usage))
-            if not is_same or (row.application_id, *row[5:7], row.duration) != (one[1], *one[4:7]):
-                return f"request {one.allocation_id!r} has changed"
+        row = self._state.allocations.get(plan.request.allocation_id)
+        if row is None and plan.is_pending:
+            return "was withdrawn"
+        if row is not None and row.state is not AllocationState.PENDING:
+            return "is granted"
+        if again.request != plan.request or not set(again.placed) <= set(plan.placed):
+            return "or a placed one has changed"
+        if row is not None:
+            usage, variants = plan.request.usage, self._admission.variants
+            is_same = row.usage == usage or (variants and variants.is_assignment(usage, row.usage))
+            traits = plan.request.application_id, plan.request.priority, plan.preemptible, plan.duration
+            if not is_same or (row.application_id, row.priority, row.preemptible, row.duration) != traits:
+                return "has changed"
         return ""
 
 
@@ -577,22 +561,8 @@ def _may_be_evicted(facts: AllocationFacts, request: PreemptionRequest) -> bool:
     return facts.priority < request.priority + (facts.queue_path != request.queue_path)
 
 
-def _placed_request(placed: AllocationRequest, row: Allocation, application: Application) -> PlacedRequest:
-    # The properties of a pending request count, whatever the caller says.
-    like = row if row.state is AllocationState.PENDING else placed
-    path, name, node = application.queue.queue_path, placed.allocation_id, placed.node or like.node
-    traits = like.priority, like.preemptible, like.duration, node
-    return PlacedRequest(path, row.usage, name, row.application_id, *traits)
-
-
 def _headline(plan: PreemptionPlan | ReductionPlan) -> str:
     return str(plan).partition("\n")[0]
-
-
-def _require_type(kind: type, **arguments: object) -> None:
-    for argument, value in arguments.items():
-        if type(value) is not kind:
-            raise RequestError(argument, value, "expected whole seconds" if kind is int else "expected True or False")
 
 
 def _call_of(plan: PreemptionPlan, now: int) -> PreemptionCall:
@@ -601,9 +571,8 @@ def _call_of(plan: PreemptionPlan, now: int) -> PreemptionCall:
     traits = False, priority, plan.preemptible, plan.duration
     request = AllocationRequest(name, application_id, usage, *traits)
     placed = [
-        AllocationRequest(one.allocation_id, one.application_id, one.usage, False, *one[4:])  # noqa: FBT003 - no placeholder
+        AllocationRequest(*one[:2], one.usage, False, *one[4:6], one.duration, one.node)  # noqa: FBT003 - no placeholder
         for one in plan.placed
-        if one.application_id
     ]
     return PreemptionCall(request, since, now, may_preempt, plan.within_queue, placed, _node_of(plan))
 

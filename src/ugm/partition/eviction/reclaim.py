@@ -43,8 +43,9 @@ from ugm.partition.admission.protection import OwnAmount
 from ugm.partition.answers.queries import SubjectQueries, require_subject
 from ugm.partition.answers.reports import Subject, UserInQueue
 from ugm.partition.engine.application import Application
-from ugm.partition.eviction.reclaim_plan import ProtectedCount, Protection, ReclaimOutcome, ReclaimPlan, ReclaimVictim
+from ugm.partition.eviction.reclaim_plan import ProtectedCount, ReclaimPlan, ReclaimVictim
 from ugm.partition.rows import Allocation, AllocationRequest
+from ugm.preemption import Outcome, PreemptionProtection
 from ugm.resources import Resource, sum_of
 
 __all__ = ["ReclaimPlanning", "require_reclaim_plan"]
@@ -128,18 +129,18 @@ class Victims:
         """Return the usage of a group after the eviction of all victims."""
         return guarantee.used - self._taken[_key(model, guarantee)] if self._taken else guarantee.used
 
-    def protection_of(self, candidate: ReclaimCandidate) -> Protection | None:
+    def protection_of(self, candidate: ReclaimCandidate) -> PreemptionProtection | None:
         """Return the first reason against a further victim; None if the rules allow it."""
         if not candidate.row.preemptible:
-            return Protection.NOT_PREEMPTIBLE
+            return PreemptionProtection.NOT_PREEMPTIBLE
         if not candidate.frees:
-            return Protection.FREES_NOTHING
+            return PreemptionProtection.FREES_NOTHING
         entitled = [group for group in candidate.groups if is_entitled(group[1].entitled, candidate.frees)]
         if not entitled:
-            return Protection.NOT_ENTITLED
+            return PreemptionProtection.NOT_ENTITLED
         if not any(self._exceeds_share(candidate, *group) for group in entitled):
-            return Protection.WITHIN_SHARE
-        return Protection.GUARANTEE if self._breaks_guarantee(candidate) else None
+            return PreemptionProtection.WITHIN_SHARE
+        return PreemptionProtection.GUARANTEE if self._breaks_guarantee(candidate) else None
 
     # Loops, because generators take twice as long, and a search asks for every allocation of the other groups.
 
@@ -187,7 +188,7 @@ class VictimSearch:
     #: Returns whether the request fits without some allocations.
     fits: Callable[[Iterable[ReclaimCandidate]], bool]
     #: The reasons against candidates as the only victim, as far as they are known, by what decides about them.
-    _protections: dict[tuple[object, ...], Protection | None] = field(default_factory=dict, init=False)
+    _protections: dict[tuple[object, ...], PreemptionProtection | None] = field(default_factory=dict, init=False)
 
     def run(self) -> Victims | None:
         """Return the victims; None if there is no set that the rules allow and that suffices."""
@@ -197,7 +198,7 @@ class VictimSearch:
         victims = self._add_until_fit(by_priority) or self._add_until_fit(by_size)
         return None if victims is None else self._without_needless(victims)
 
-    def _protection_of(self, candidate: ReclaimCandidate) -> Protection | None:
+    def _protection_of(self, candidate: ReclaimCandidate) -> PreemptionProtection | None:
         """Return the first reason against the eviction of a candidate alone; None if the rules allow it."""
         # Most allocations of a group use the same amounts. Equal amounts and groups are the same objects.
         alike = candidate.row.preemptible, id(candidate.frees), *map(id, candidate.groups)
@@ -247,12 +248,12 @@ class VictimSearch:
         )
         return tuple(dict.fromkeys(found))
 
-    def protected(self, victims: Victims) -> Iterator[tuple[str, str, Protection]]:
+    def protected(self, victims: Victims) -> Iterator[tuple[str, str, PreemptionProtection]]:
         """Yield the group of each other allocation, with the reason against it."""
         for name, candidate in self.candidates.items():
             if name not in victims.chosen:
                 _, group = candidate.groups[0]
-                yield group.kind, group.name, self._protection_of(candidate) or Protection.NOT_NEEDED
+                yield group.kind, group.name, self._protection_of(candidate) or PreemptionProtection.NOT_NEEDED
 
 
 def protected_counts(searches: Iterable[VictimSearch], victims: Victims) -> tuple[ProtectedCount, ...]:
@@ -271,9 +272,7 @@ class ReclaimPlanning(SubjectQueries):
     def plan(self, subject: Subject, query: AllocationRequest, nodes: Mapping[str, Resource] | None) -> ReclaimPlan:
         """Return the allocations to evict for a request, all of one node if *nodes* are named."""
         application = self.application_of(subject)
-        return self.best_plan(
-            application, query, lambda query: self._plan(subject, query, nodes), lambda plan: len(plan.victims)
-        )
+        return self.best_plan(application, query, lambda query: self._plan(subject, query, nodes))
 
     def _plan(
         self,
@@ -285,29 +284,29 @@ class ReclaimPlanning(SubjectQueries):
         """Return a plan; with *only*, one that evicts no other allocations than these, which count as running."""
         request = self._request(subject, query)
         _, _, usage, _, priority, preemptible, duration, *_ = query
-        made = ReclaimPlan(_plain(subject), usage, priority, preemptible, ReclaimOutcome.FITS, duration=duration)
+        made = ReclaimPlan(_plain(subject), usage, priority, preemptible, Outcome.FITS, duration=duration)
         terminating = [row for name, row in self._state.terminating_rows().items() if only is None or name not in only]
         places = [_Place()] if nodes is None else [_Place(name, free) for name, free in sorted(nodes.items())]
-        for outcome, leaving in ((ReclaimOutcome.FITS, []), (ReclaimOutcome.AWAITS_TERMINATING, terminating)):
+        for outcome, leaving in ((Outcome.FITS, []), (Outcome.AWAITS_TERMINATING, terminating)):
             missing = self._shortage(request, leaving)
             for place in places if not missing else ():
                 if not self._lacking(request, place, leaving):
                     return replace(made, outcome=outcome, node=place.node, free_on_node=place.free)
         made = replace(made, missing=missing)
         if not all(violation.can_wait for violation in missing):
-            return replace(made, outcome=ReclaimOutcome.NEVER)
+            return replace(made, outcome=Outcome.NEVER)
         if any(violation.kind in _BLOCKING or violation.resource is None for violation in missing):
-            return replace(made, outcome=ReclaimOutcome.BLOCKED)
+            return replace(made, outcome=Outcome.BLOCKED)
         searches = [(one, self._search(request, missing, terminating, one, only)) for one in places]
         found = [(place, search, victims) for place, search in searches if (victims := search.run()) is not None]
         if not found:
             entitled = dict.fromkeys(one for _, search in searches for one in search.entitled(Victims()))
             protected = protected_counts([search for _, search in searches], Victims())
-            return replace(made, outcome=ReclaimOutcome.NONE, entitled=tuple(entitled), protected=protected)
+            return replace(made, outcome=Outcome.NONE, entitled=tuple(entitled), protected=protected)
         place, search, victims = min(found, key=lambda one: _order_of(one[0], one[2]))
         return replace(
             made,
-            outcome=ReclaimOutcome.PLAN,
+            outcome=Outcome.PLAN,
             entitled=search.entitled(victims),
             victims=tuple(self._victim(one, victims) for one in victims.chosen.values()),
             protected=protected_counts([search], victims),

@@ -4,65 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, NamedTuple, final
 
 from ugm._json_values import JsonObject, attributes
 from ugm.decision import Violation
 from ugm.model import Guarantee
 from ugm.partition.answers.reports import Subject, UserInQueue
+from ugm.preemption import Outcome, PreemptionProtection
+from ugm.preemption.plan import headline
 from ugm.resources import Resource, format_amount
 
-__all__ = ["ProtectedCount", "Protection", "ReclaimOutcome", "ReclaimPlan", "ReclaimVictim"]
+__all__ = ["ProtectedCount", "ReclaimPlan", "ReclaimVictim"]
 
-
-class ReclaimOutcome(StrEnum):
-    """The result of planning; the first that applies."""
-
-    #: The request fits now.
-    FITS = "fits"
-    #: The request fits once the terminating allocations are released.
-    AWAITS_TERMINATING = "awaits_terminating"
-    #: The request can never fit.
-    NEVER = "never"
-    #: A limit of the user, the group or the number of applications denies the request. Eviction does not help.
-    BLOCKED = "blocked"
-    #: The request fits once the victims are released.
-    PLAN = "plan"
-    #: There are no victims that may be evicted and suffice.
-    NONE = "none"
-
-
-class Protection(StrEnum):
-    """The first reason why an allocation is not a victim."""
-
-    #: The allocation has ``preemptible=False``.
-    NOT_PREEMPTIBLE = "not_preemptible"
-    #: The allocation uses nothing that the request lacks.
-    FREES_NOTHING = "frees_nothing"
-    #: The request is not within the guarantee of its group.
-    NOT_ENTITLED = "not_entitled"
-    #: The group of the allocation uses no more than its share.
-    WITHIN_SHARE = "within_share"
-    #: A group of the allocation would use less than it is guaranteed.
-    GUARANTEE = "guarantee"
-    #: Nothing protects the allocation, but other victims suffice, or all victims together do not.
-    NOT_NEEDED = "not_needed"
-
-    @property
-    def text(self) -> str:
-        """The reason in words."""
-        return _TEXTS[self]
-
-
-_TEXTS: Final = {
-    Protection.NOT_PREEMPTIBLE: "not preemptible",
-    Protection.FREES_NOTHING: "uses nothing that is missing",
-    Protection.NOT_ENTITLED: "the request is not within its guarantee",
-    Protection.WITHIN_SHARE: "the group is within its share",
-    Protection.GUARANTEE: "the group would be below its guarantee",
-    Protection.NOT_NEEDED: "not needed",
-}
 
 #: The most groups that the text of a plan lists.
 _LISTED: Final = 5
@@ -99,11 +52,11 @@ class ProtectedCount(NamedTuple):
 
     kind: str
     name: str
-    reason: Protection
+    reason: PreemptionProtection
     number: int
 
     def __str__(self) -> str:
-        return f"{self.number} of {self.kind} {self.name!r} ({self.reason.text})"
+        return f"{self.number} of {self.kind} {self.name!r} ({self.reason.replace('_', ' ')})"
 
 
 @final
@@ -120,7 +73,8 @@ class ReclaimPlan:
     usage: Resource
     priority: int
     preemptible: bool
-    outcome: ReclaimOutcome
+    #: One of ``fits``, ``awaits_terminating``, ``never``, ``blocked``, ``plan`` and ``none``.
+    outcome: Outcome
     #: What the request lacks once the terminating allocations are released.
     missing: tuple[Violation, ...] = ()
     #: The guarantees of the groups of the request in the missing resources; the usage includes the request.
@@ -151,15 +105,12 @@ class ReclaimPlan:
         return attributes(self, _JSON)
 
     def __str__(self) -> str:
-        return "\n".join([self._headline(), *(f"  {line}" for line in self._lines())])
-
-    def _headline(self) -> str:
-        request = f"the request of {_subject_text(self.subject)}"
-        where = "" if self.node is None else f" on node {self.node!r}"
-        victims = ", ".join(map(repr, self.allocation_ids))
-        return _HEADLINES[self.outcome].format(request=request, where=where, victims=victims)
+        return "\n  ".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
+        of = self.subject
+        requester = f"{of.user.name!r} in {of.queue_path}" if isinstance(of, UserInQueue) else repr(of)
+        yield headline(self.outcome, f"the request of {requester}", self.node, self.allocation_ids)
         yield from map(str, self.missing)
         for resource, amount in (self.missing_on_node or {}).items():
             yield f"node {self.node!r}: {format_amount(resource, amount)} {resource} missing"
@@ -177,19 +128,6 @@ class ReclaimPlan:
 #: The attributes of a plan for JSON.
 _JSON: Final = ("outcome", "missing", "entitled", "victims", "protected", "node", "missing_on_node")
 
-_HEADLINES: Final = {
-    ReclaimOutcome.FITS: "{request} fits{where}",
-    ReclaimOutcome.AWAITS_TERMINATING: "{request} fits{where} once the terminating allocations are released",
-    ReclaimOutcome.NEVER: "{request} can never fit",
-    ReclaimOutcome.BLOCKED: "no eviction lets {request} fit",
-    ReclaimOutcome.PLAN: "{request} would fit{where} without {victims}",
-    ReclaimOutcome.NONE: "no eviction lets {request} fit",
-}
-
 
 def _amount(guarantee: Guarantee, amount: int) -> str:
     return f"{format_amount(guarantee.resource, amount)} {guarantee.resource}"
-
-
-def _subject_text(subject: Subject) -> str:
-    return f"{subject.user.name!r} in {subject.queue_path}" if isinstance(subject, UserInQueue) else repr(subject)
