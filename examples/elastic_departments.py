@@ -3,6 +3,8 @@
 Run: python examples/elastic_departments.py
 """
 
+from dataclasses import replace
+
 from ugm import Resource
 from ugm.elastic import ROOT_GROUP, ElasticGroup, ElasticQuota, ElasticTree, Pod, status
 
@@ -22,7 +24,7 @@ def departments() -> ElasticQuota:
     quota = ElasticQuota(ElasticTree(Resource(gpu=32)))
     for name, parent, minimum, maximum in GROUPS:
         group = ElasticGroup(name, parent, min=Resource(gpu=minimum), max=Resource(gpu=maximum))
-        quota.create(group._replace(is_parent=parent == ROOT_GROUP, allow_lent=name != "serving"))
+        quota.create(replace(group, is_parent=parent == ROOT_GROUP, allow_lent=name != "serving"))
     return quota
 
 

@@ -122,8 +122,9 @@ def elastic_groups() -> ElasticWorkload:
     def group(fields: dict[str, Any]) -> ElasticGroup:
         weight = fields["shared_weight"]
         least, most = Resource(fields["min"]), Resource(fields["max"])
-        made = ElasticGroup(fields["name"], fields["parent"], least, most, None if weight is None else Resource(weight))
-        return made._replace(allow_lent=fields["allow_lent"], is_parent=fields["is_parent"])
+        shared = None if weight is None else Resource(weight)
+        flags = {name: fields[name] for name in ("allow_lent", "is_parent")}
+        return ElasticGroup(fields["name"], fields["parent"], least, most, shared, **flags)
 
     initial, steps = (
         [(sys.intern(name), Resource(cpu=cpu, memory=memory)) for name, cpu, memory in workload[key]]

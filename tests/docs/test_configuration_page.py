@@ -53,7 +53,15 @@ SOURCES: Final = (
 #: The labels and annotations of manifests, and the codes of errors, which look like codes of problems.
 LABELS: Final = frozenset(
     {"id-in-use", "node-unknown", "partition-unknown", "max-strict-check-resource-keys", "shared-weight", "tree-id"}
-    | {"allow-force-update", "allow-lent-resource", "child-request", "is-parent", "is-root", "parent-quota-name"}
+    | {
+        "koordinator-root-quota",
+        "allow-force-update",
+        "allow-lent-resource",
+        "child-request",
+        "is-parent",
+        "is-root",
+        "parent-quota-name",
+    }
 )
 HEADINGS: Final = {
     configuration.SchedulerConfig: "File",
@@ -72,7 +80,7 @@ HEADINGS: Final = {
     configuration.Extensions: "Extension keys",
     configuration.FairShareConfig: "Fair share keys",
     configuration.ElasticConfig: "Elastic keys",
-    configuration.ElasticGroupConfig: "Elastic group keys",
+    configuration.ElasticGroup: "Elastic group keys",
     configuration.GroupSource: "Group source keys",
     configuration.QuotaTreeConfig: "Quota tree keys",
     configuration.QuotaTreeRules: "Quota tree rule keys",

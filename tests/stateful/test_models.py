@@ -19,7 +19,7 @@ from support.examples import examples
 from support.failing_models import Fuse, ResettableFailing
 from support.partition_fixtures import BrokenError
 from ugm import AllocationRequest, Claim, RequestError, Resource
-from ugm.configuration import ElasticConfig, ElasticGroupConfig, GroupSource
+from ugm.configuration import ElasticConfig, ElasticGroup, GroupSource
 from ugm.elastic import ElasticModel
 from ugm.model import QuotaModel
 from ugm.quotatree import ForestModel, Mode, QuotaManager
@@ -28,10 +28,10 @@ SMALL: Final = settings(max_examples=examples(40), stateful_step_count=25)
 
 ELASTIC: Final = ElasticConfig(
     groups=(
-        ElasticGroupConfig("team", min=Resource(memory=6, vcore=6), max=Resource(memory=20, vcore=20), is_parent=True),
-        ElasticGroupConfig("ana", parent="team", min=Resource(memory=4), max=Resource(memory=14, vcore=12)),
-        ElasticGroupConfig("bob", parent="team", min=Resource(vcore=3), max=Resource(memory=9, vcore=15)),
-        ElasticGroupConfig("cleo", min=Resource(memory=5), max=Resource(memory=16)),
+        ElasticGroup("team", min=Resource(memory=6, vcore=6), max=Resource(memory=20, vcore=20), is_parent=True),
+        ElasticGroup("ana", parent="team", min=Resource(memory=4), max=Resource(memory=14, vcore=12)),
+        ElasticGroup("bob", parent="team", min=Resource(vcore=3), max=Resource(memory=9, vcore=15)),
+        ElasticGroup("cleo", min=Resource(memory=5), max=Resource(memory=16)),
     ),
     total=Resource(memory=24, vcore=22),
     group_by=(GroupSource(source="user"),),

@@ -8,7 +8,7 @@ from typing import Final
 from ugm import Resource
 from ugm.configuration import (
     ElasticConfig,
-    ElasticGroupConfig,
+    ElasticGroup,
     Extensions,
     GroupSource,
     PartitionConfig,
@@ -22,8 +22,8 @@ __all__ = ["BY_QUEUE", "ELASTIC", "GROUPS", "NODES", "TREE", "declaring", "moved
 
 BY_QUEUE: Final = (GroupSource(source="queue"),)
 GROUPS: Final = (
-    ElasticGroupConfig("a", min=Resource(gpu=4), max=Resource(gpu=8)),
-    ElasticGroupConfig("b", min=Resource(gpu=4), max=Resource(gpu=8)),
+    ElasticGroup("a", min=Resource(gpu=4), max=Resource(gpu=8)),
+    ElasticGroup("b", min=Resource(gpu=4), max=Resource(gpu=8)),
 )
 ELASTIC: Final = ElasticConfig(groups=GROUPS, group_by=BY_QUEUE)
 NODES: Final = (
@@ -42,6 +42,6 @@ def declaring(*trees: QuotaTreeConfig, elastic: ElasticConfig | None = None) -> 
 
 def moved() -> ElasticConfig:
     """Return elastic groups in which the queue ``a`` belongs to group ``b``, below a group ``all``."""
-    above = ElasticGroupConfig("all", is_parent=True, min=Resource(gpu=8), max=Resource(gpu=8))
+    above = ElasticGroup("all", is_parent=True, min=Resource(gpu=8), max=Resource(gpu=8))
     groups = (above, *(replace(group, parent="all") for group in GROUPS))
     return ElasticConfig(groups=groups, group_by=(GroupSource(source="queue", names={"root": "b"}),))

@@ -18,6 +18,7 @@ from ugm.elastic import (
     GroupError,
     Pod,
 )
+from ugm.kubernetes import ManifestError, read_elastic_quota
 
 __all__ = [
     "TreeReplay",
@@ -35,7 +36,15 @@ __all__ = [
 
 
 def read_group(recorded: dict[str, Any]) -> ElasticGroup:
-    """Return a group of a recording."""
+    """Return a group of a recording.
+
+    Raises:
+        ManifestError: its weights cannot be read.
+        RequestError: an amount is negative.
+    """
+    if unread := recorded.get("raw_shared_weight"):
+        name = "quota.scheduling.koordinator.sh/shared-weight"
+        read_elastic_quota({"metadata": {"name": recorded["name"], "annotations": {name: unread}}})
     weight = recorded.get("shared_weight")
     return ElasticGroup(
         recorded["name"],
@@ -47,12 +56,11 @@ def read_group(recorded: dict[str, Any]) -> ElasticGroup:
         is_parent=recorded.get("is_parent", False),
         namespaces=tuple(recorded.get("namespaces", ())),
         namespace=recorded.get("namespace", ""),
-        tree_id=recorded.get("tree_id"),
+        tree_id=recorded.get("tree_id") or "",
         is_root=recorded.get("is_root", False),
         force_update=recorded.get("allow_force_update", False),
         strict_max=tuple(recorded.get("max_strict_check_resource_keys", ())),
         reported_used=Resource(recorded.get("used", {})),
-        unparsed_weight=recorded.get("raw_shared_weight", ""),
     )
 
 
@@ -197,6 +205,10 @@ def judged(quota: ElasticQuota, step: dict[str, Any]) -> dict[str, Any]:
         _change(quota, step)
     except GroupError as error:
         return {"accepted": False, "category": error.refusals[0].rule}
+    except ManifestError:
+        return {"accepted": False, "category": "bad_shared_weight"}
+    except RequestError as error:
+        return {"accepted": False, "category": f"negative_{error.argument}"}
     return {} if step["op"] == "remove_pod" else {"accepted": True}
 
 

@@ -16,9 +16,10 @@ from typing import Final
 
 from ugm.configuration.resource_names import resource_vectors
 from ugm.configuration.scheduler import (
+    ROOT_GROUP,
     BudgetConfig,
     ElasticConfig,
-    ElasticGroupConfig,
+    ElasticGroup,
     Finding,
     PartitionConfig,
     Path,
@@ -90,7 +91,7 @@ def _normal_elastic(elastic: ElasticConfig, families: Families) -> ElasticConfig
     return replace(elastic, total=total, groups=tuple(_normal_group(group, families) for group in elastic.groups))
 
 
-def _normal_group(group: ElasticGroupConfig, families: Families) -> ElasticGroupConfig:
+def _normal_group(group: ElasticGroup, families: Families) -> ElasticGroup:
     return replace(group, min=families.normal(group.min, argument="min"), max=_implied(group.max, families))
 
 
@@ -115,7 +116,7 @@ def _normal_if_valid(elastic: ElasticConfig, families: Families) -> ElasticConfi
 def _sums_fit(elastic: ElasticConfig, families: Families) -> Iterator[Finding]:
     """The minimums of the highest elastic groups do not exceed the total, for each family and variant."""
     total = elastic.total or Resource()
-    sums = sum_of(group.min for group in elastic.groups if not group.parent or group.is_root)
+    sums = sum_of(group.min for group in elastic.groups if group.parent == ROOT_GROUP or group.is_root)
     for name in (*families.variants, *families.family_of):
         if elastic.total is not None and sums.get(name, 0) > total.get(name, 0):
             amounts = f"{sums[name]} {name} guaranteed, {total.get(name, 0)} there"

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 from ugm._json_values import JsonMapping
 from ugm.configuration.fields import ConfigValue
 from ugm.configuration.scheduler import (
-    ElasticGroupConfig,
+    ElasticGroup,
     Finding,
     GroupSource,
     PartitionConfig,
@@ -185,7 +185,7 @@ class _Entry(NamedTuple):
 
 #: The kinds by the key of a partition's settings that declares such models. Models are made and asked in this order.
 _KINDS: Final[Mapping[str, _Entry]] = {
-    "elastic": _Entry("ugm.elastic.kind", ("ElasticModel",), {ElasticGroupConfig: "ugm.kubernetes.elastic_quotas"}),
+    "elastic": _Entry("ugm.elastic.kind", ("ElasticModel",), {ElasticGroup: "ugm.kubernetes.elastic_quotas"}),
     "quota_trees": _Entry(
         "ugm.quotatree.kind", ("TreeModel", "ForestModel"), {QuotaTreeDocument: "ugm.quotatree.kind"}
     ),

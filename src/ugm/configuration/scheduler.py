@@ -22,7 +22,7 @@ __all__ = [
     "BudgetUnit",
     "ChildTemplate",
     "ElasticConfig",
-    "ElasticGroupConfig",
+    "ElasticGroup",
     "Extensions",
     "FairShareConfig",
     "FilterConfig",
@@ -250,26 +250,54 @@ class GroupSource(ConfigValue):
     names: Mapping[str, str] = field(default_factory=dict)
 
 
+#: The root of the elastic groups. It has no limits, and shares what the system and default groups leave of the cluster.
+ROOT_GROUP: Final = "koordinator-root-quota"
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class ElasticGroupConfig(ConfigValue):
-    """An elastic group; the fields mean the same as those of `ugm.elastic.ElasticGroup`."""
+class ElasticGroup(ConfigValue):
+    """An elastic group. It may violate the rules, for example with a minimum above the maximum.
 
+    >>> team = ElasticGroup("team", min=Resource.parse(vcore="2"), max=Resource.parse(vcore="8"))
+    >>> team.weight
+    Resource(vcore=8000)
+    """
+
+    #: Unique among all groups.
     name: str = ""
-    #: The parent group; empty for the root.
-    parent: str = field(default="", kw_only=True)
-    min: Resource = field(default=Resource(), kw_only=True)
-    max: Resource = field(default=Resource(), kw_only=True)
-    shared_weight: Resource | None = field(default=None, kw_only=True)
-    allow_lent: bool = field(default=True, kw_only=True)
-    is_parent: bool = field(default=False, kw_only=True)
-    namespaces: tuple[str, ...] = field(default=(), kw_only=True)
-    namespace: str = field(default="", kw_only=True)
-    #: Empty for no id.
-    tree_id: str = field(default="", kw_only=True)
-    is_root: bool = field(default=False, kw_only=True)
-    force_update: bool = field(default=False, kw_only=True)
-    strict_max: tuple[str, ...] = field(default=(), kw_only=True)
+    #: The parent group; an empty text means the root.
+    parent: str = field(default=ROOT_GROUP, metadata={"normal": lambda name: name or ROOT_GROUP})
+    #: The guaranteed amounts; 0 of a missing resource.
+    min: Resource = field(default=Resource())
+    #: The maximum amounts. Only resources that it names are counted for the group.
+    max: Resource = field(default=Resource())
+    #: The weights for dividing what is left over; None means `max`. A missing resource has no weight.
+    shared_weight: Resource | None = None
+    #: Whether other groups may use the part of the minimum that the group does not request.
+    allow_lent: bool = True
+    #: Whether the group is a parent of other groups and accepts no pods itself.
+    is_parent: bool = False
+    #: Pods in these namespaces belong to the group if they name no group.
+    namespaces: tuple[str, ...] = ()
+    #: The namespace of the Kubernetes object of the group.
+    namespace: str = ""
+    #: The tree of the group, if there are several; all groups of a tree have the same id. Empty for no id.
+    tree_id: str = ""
+    #: Whether the group is the root of its tree; its minimum is then not compared with that of its parent.
+    is_root: bool = False
+    #: Whether to skip the rules on sums of minimums.
+    force_update: bool = False
+    #: Resources whose maximum must not be lowered below the reported usage.
+    strict_max: tuple[str, ...] = ()
+    #: The usage that the Kubernetes object reports; only compared with `strict_max`.
+    reported_used: Resource = field(default=Resource(), metadata={"yaml": None})
+
+    @property
+    def weight(self) -> Resource:
+        """The weights in force: `max` if there are none, or only zeros."""
+        weight = self.shared_weight
+        return weight if weight is not None and any(weight.amounts.values()) else self.max
 
 
 @final
@@ -277,7 +305,7 @@ class ElasticGroupConfig(ConfigValue):
 class ElasticConfig(ConfigValue):
     """The elastic groups of a partition: a `ugm.elastic.ElasticModel`."""
 
-    groups: tuple[ElasticGroupConfig, ...] = ()
+    groups: tuple[ElasticGroup, ...] = ()
     #: The amounts that the groups share. None for those of the nodes; before the first node is registered, only the
     #: maximums limit.
     total: Resource | None = None

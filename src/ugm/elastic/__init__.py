@@ -10,7 +10,7 @@ from ugm.elastic.admission import (
 )
 from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, GroupError, Pod, Refusal
 from ugm.elastic.model import ElasticModel
-from ugm.elastic.quota import ElasticQuota, declared_group
+from ugm.elastic.quota import ElasticQuota
 from ugm.elastic.sharing import Sharer, SharingResult, SharingRound, share
 from ugm.elastic.tree import ElasticTree, verify
 
@@ -33,7 +33,6 @@ __all__ = [
     "Sharer",
     "SharingResult",
     "SharingRound",
-    "declared_group",
     "share",
     "status",
     "verify",

@@ -22,16 +22,14 @@ Source: Koordinator, multi-hierarchy elastic quota management, "PreFilter", "Min
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, fields
-from typing import Final, NamedTuple, TypeAlias, final
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
 
-from ugm._json_values import JsonObject
+from ugm._json_values import JsonObject, attributes
 from ugm.arguments import require_instance
-from ugm.decision import EffectiveLimit, Violation
-from ugm.elastic.group import BUILT_IN, ROOT_GROUP, SYSTEM_GROUP, Pod
-from ugm.elastic.runtime import ResourceNode
-from ugm.elastic.tree import ElasticTree, GroupNode, TrackedPod
+from ugm.decision import Violation
+from ugm.elastic.group import BUILT_IN, ElasticGroup
+from ugm.elastic.tree import CountPod, ElasticTree, GroupNode, TrackedPod
 from ugm.model import Borrower, Guarantee
 from ugm.resources import Resource
 
@@ -40,28 +38,19 @@ __all__ = [
     "MINIMUM",
     "AdmissionRules",
     "ElasticPreemptionPlan",
-    "GroupAdmission",
     "GroupStatus",
     "RevokePlan",
     "RuntimeViolation",
     "borrowers",
-    "missing_request",
+    "candidates_of",
+    "needed_of",
     "overuse",
-    "plan_preemption",
-    "plan_revoke",
-    "refusal_of",
     "status",
 ]
 
 #: The kinds of the violations.
 GROUP: Final = "elastic group"
 MINIMUM: Final = "elastic group minimum"
-
-#: The groups that limit nothing.
-_WITHOUT_LIMITS: Final = (ROOT_GROUP, SYSTEM_GROUP)
-
-#: The requested resources that a group limits, with the amounts.
-_Requested: TypeAlias = list[tuple[str, int]]
 
 
 @final
@@ -86,144 +75,6 @@ class AdmissionRules(NamedTuple):
     by_runtime: bool = True
     #: Whether the groups above limit a pod as well. Koordinator's default is False.
     check_parents: bool = True
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class GroupAdmission:
-    """The check of pods against the limits of their groups.
-
-    Args:
-        tree: the groups.
-        rules: the rules for admitting pods.
-    """
-
-    tree: ElasticTree
-    rules: AdmissionRules
-
-    def room(self, group: str, resource: str) -> int | None:
-        """Return the most of a resource with which an expected pod fits a group; None if that is not limited."""
-        found = self.tree.nodes.get(group)
-        node = None if found is None else found.resources.get(resource)
-        if node is None or not node.is_limited:
-            return None
-        return self._most(node) - node.used
-
-    def violations(self, group: str, usage: Resource, *, preemptible: bool) -> Iterator[Violation]:
-        """Yield every limit that *usage* would exceed: of the group, of its minimum, and of the groups above.
-
-        The groups above are in order from the parent upwards, without the root.
-
-        Args:
-            group: the group of the pod.
-            usage: the request of the pod.
-            preemptible: whether the pod may be evicted; otherwise it must fit the minimum of the group.
-        """
-        node = self.tree.node(group)
-        requested = [
-            (name, amount)
-            for name, amount in usage.amounts.items()
-            if amount > 0 and (own := node.resources.get(name)) and own.is_limited
-        ]
-        yield from self._group_violations(node, requested)
-        if not preemptible:
-            yield from _minimum_violations(node, requested)
-        for above in self._above(node):
-            yield from self._group_violations(above, requested)
-
-    def _above(self, group: GroupNode) -> list[GroupNode]:
-        """Return the groups above a group that limit it too, without the root."""
-        found: list[GroupNode] = []
-        while self.rules.check_parents and group.above is not None and group.above.parent is not None:
-            group = group.above
-            found.append(group)
-        return found
-
-    def _group_violations(self, group: GroupNode, requested: _Requested) -> Iterator[Violation]:
-        kind = RuntimeViolation if self.rules.by_runtime else Violation
-        for name, amount in requested:
-            node = group.resources[name]
-            if node.is_limited and node.used + amount > (limit := self._most(node)):
-                yield kind(GROUP, group.name, "", "", name, limit, node.used, amount)
-
-    def _most(self, node: ResourceNode) -> int:
-        """Return the limit on the usage of a resource by a group."""
-        return node.runtime() if self.rules.by_runtime else node.max
-
-    def limits(self, group: str, *, preemptible: bool) -> list[EffectiveLimit]:
-        """Return the limits of a pod of a group: of the group, of its minimum, and of the groups above.
-
-        Args:
-            group: the group, which has its `missing_request` now.
-            preemptible: whether the pod may be evicted; otherwise it must fit the minimum of the group.
-        """
-        node = self.tree.node(group)
-        found = [*self._limits(node)]
-        if not preemptible and node.group is not None:
-            found += _minimum(node, node.group.min)
-        # Only resources that the group itself counts are checked above.
-        counted = frozenset(name for name, own in node.resources.items() if own.is_limited)
-        return found + [limit for above in self._above(node) for limit in self._limits(above, counted)]
-
-    def all_limits(self) -> tuple[EffectiveLimit, ...]:
-        """Return the limits of all groups at this moment, sorted by group."""
-        return tuple(limit for name in sorted(self.tree.nodes) for limit in self._limits(self.tree.nodes[name]))
-
-    def _limits(self, group: GroupNode, counted: AbstractSet[str] | None = None) -> Iterator[EffectiveLimit]:
-        """Yield the limit of a group on some resources, or on all, if it limits any of them."""
-        names = sorted(group.resources if counted is None else counted & group.resources.keys())
-        nodes = {name: node for name in names if (node := group.resources[name]).is_limited}
-        if not nodes or group.name in _WITHOUT_LIMITS:
-            return
-        most = {name: self._most(node) for name, node in nodes.items()}
-        borrowed = {name: max(node.borrowed(), 0) for name, node in nodes.items() if self.rules.by_runtime}
-        own = {name: amount - borrowed.get(name, 0) for name, amount in most.items()}
-        guaranteed = None if own == most else Resource(own)
-        yield _limit(GROUP, group.name, most, {name: node.used for name, node in nodes.items()}, guaranteed)
-
-
-def _minimum_violations(group: GroupNode, requested: _Requested) -> Iterator[Violation]:
-    """Yield where non-preemptible pods would use more than the minimum of their group."""
-    minimums = group.group.min if group.group is not None else Resource()
-    for name, amount in requested:
-        node = group.resources[name]
-        used = node.non_preemptible_used
-        if name in minimums and used + amount > node.min:
-            yield Violation(MINIMUM, group.name, "", "", name, node.min, used, amount)
-
-
-def missing_request(tree: ElasticTree, group: str) -> Resource:
-    """Return the additional request with which a group would request its maximum.
-
-    With this request, the runtime of the group is the largest that it can get now. A smaller request never leads to a
-    larger runtime, and it is granted if it is within that runtime.
-    """
-    nodes = tree.node(group).resources.items()
-    return Resource({name: max(node.max - node.child_request, 0) for name, node in nodes if node.is_limited})
-
-
-def refusal_of(tree: ElasticTree, group: str) -> Iterator[EffectiveLimit]:
-    """Yield the limit of a group that accepts no pods: nothing of any resource of the group or the cluster."""
-    names = sorted({*tree.total, *tree.node(group).resources})
-    if names:
-        yield _limit(GROUP, group, dict.fromkeys(names, 0), dict.fromkeys(names, 0))
-
-
-def _minimum(group: GroupNode, minimum: Resource) -> Iterator[EffectiveLimit]:
-    nodes = {name: node for name in minimum if (node := group.resources.get(name)) and node.is_limited}
-    if nodes:
-        used = {name: node.non_preemptible_used for name, node in nodes.items()}
-        yield _limit(MINIMUM, group.name, {name: node.min for name, node in nodes.items()}, used)
-
-
-def _limit(
-    kind: str, name: str, most: dict[str, int], used: dict[str, int], guaranteed: Resource | None = None
-) -> EffectiveLimit:
-    place = f"elastic group {name!r}"
-    return EffectiveLimit(kind, name, "", "", place, Resource(most), 0, Resource(used), 0, guaranteed)
-
-
-_NOTHING: Final = Resource()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +106,11 @@ class GroupStatus:
 
     def to_dict(self) -> JsonObject:
         """Return the status for JSON."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: dict(value) if isinstance(value, Resource) else value for name, value in values.items()}
+        return attributes(self, GroupStatus.__slots__)
+
+
+#: The fields of a status that the tree computes.
+_READ: Final = ("child_request", "request", "limited_request", "used", "runtime", "scaled_min")
 
 
 def status(tree: ElasticTree, group: str) -> GroupStatus:
@@ -273,23 +127,18 @@ def status(tree: ElasticTree, group: str) -> GroupStatus:
     >>> found.request, found.runtime, found.borrowed
     (Resource(gpu=5), Resource(gpu=4), Resource(gpu=2))
     """
-    require_instance("tree", tree, ElasticTree)
-    node = tree.node(group)
-    configured = None if node.parent is None else node.group
+    node = require_instance("tree", tree, ElasticTree).node(group)
+    # Limits of the root have no effect.
+    configured = (node.group if node.parent else None) or ElasticGroup()
     borrowed = {resource: each.borrowed() for resource, each in node.resources.items()}
     return GroupStatus(
-        group,
-        node.parent.name if node.parent else "",
-        configured.min if configured else _NOTHING,
-        configured.max if configured else _NOTHING,
-        tree.child_request(group),
-        tree.request(group),
-        tree.limited_request(group),
-        tree.used(group),
-        tree.runtime(group),
-        tree.scaled_min(group),
-        Resource({resource: amount for resource, amount in borrowed.items() if amount > 0}),
-        Resource({resource: -amount for resource, amount in borrowed.items() if amount < 0}),
+        group=group,
+        parent=node.parent.name if node.parent else "",
+        min=configured.min,
+        max=configured.max,
+        borrowed=Resource({resource: amount for resource, amount in borrowed.items() if amount > 0}),
+        lent=Resource({resource: -amount for resource, amount in borrowed.items() if amount < 0}),
+        **{field: getattr(tree, field)(group) for field in _READ},
     )
 
 
@@ -319,64 +168,14 @@ class ElasticPreemptionPlan(NamedTuple):
         return not self.violations
 
 
-def plan_revoke(
-    group: str, used: Mapping[str, int], limit: Mapping[str, int], pods: Iterable[TrackedPod]
-) -> RevokePlan:
-    """Choose pods to evict until *used* is within *limit*. All resources are considered.
-
-    Args:
-        group: the group.
-        used: the usage of the group, including its child groups.
-        limit: the limit of the group; a missing resource is not limited.
-        pods: the pods of the group, in the order of arrival; only running pods are candidates.
-    """
-    over = {name: used.get(name, 0) - amount for name, amount in limit.items()}
-    excess = _positive(over)
-
-    def count(one: TrackedPod, sign: int) -> None:
-        for name, amount in one.pod.usage.amounts.items():
-            if name in over:
-                over[name] += sign * amount
-
-    candidates = _candidates(pods)
-    needed = _needed(candidates, count, lambda: all(amount <= 0 for amount in over.values()))
-    victims = candidates if needed is None else needed
-    return RevokePlan(group, tuple(one.pod.name for one in victims), excess, _positive(over))
-
-
-def _positive(over: Mapping[str, int]) -> Resource:
-    return Resource({name: amount for name, amount in over.items() if amount > 0})
-
-
-def plan_preemption(
-    pod: Pod,
-    group: str,
-    pods: Iterable[TrackedPod],
-    count: Callable[[TrackedPod, int], None],
-    check: Callable[[], Iterable[Violation]],
-) -> ElasticPreemptionPlan:
-    """Choose pods of lower priority to evict for a pod: as few as possible, the least important first.
-
-    Args:
-        pod: the pod to admit.
-        group: the group of the pod.
-        pods: the pods of the group with a lower priority; of equal priority, in the order of arrival.
-        count: removes a pod from the counts (-1) or adds it again (1). At the end all of them are counted.
-        check: returns the limits that the pod would exceed at that point.
-    """
-    candidates = _candidates(pods)
-    needed = _needed(candidates, count, lambda: not any(True for _ in check()))
-    violations = tuple(check()) if needed is None else ()
-    for one in candidates if needed is None else needed:
-        count(one, 1)
-    return ElasticPreemptionPlan(pod.name, group, tuple(one.pod.name for one in reversed(needed or ())), violations)
-
-
-def _candidates(pods: Iterable[TrackedPod]) -> list[TrackedPod]:
+def candidates_of(pods: Iterable[TrackedPod]) -> list[TrackedPod]:
     """Return the pods that may be evicted, least important first.
 
     Pods are compared by priority, and then by start: the youngest is the least important, and a pod without a start is
     the youngest. Sorting is stable, so equal pods stay in the order of arrival.
+
+    Args:
+        pods: pods of one group, in the order of arrival; only running pods are candidates.
     """
 
     def importance(one: TrackedPod) -> tuple[int, bool, int]:
@@ -385,10 +184,13 @@ def _candidates(pods: Iterable[TrackedPod]) -> list[TrackedPod]:
     return sorted((one for one in pods if one.is_running and one.pod.preemptible), key=importance)
 
 
-def _needed(
-    candidates: list[TrackedPod], count: Callable[[TrackedPod, int], None], suffices: Callable[[], bool]
-) -> list[TrackedPod] | None:
+def needed_of(candidates: list[TrackedPod], count: CountPod, suffices: Callable[[], bool]) -> list[TrackedPod] | None:
     """Remove the candidates, and add those again that can stay, the most important first.
+
+    Args:
+        candidates: pods, least important first.
+        count: removes a pod from the counts (-1) or adds it again (1).
+        suffices: returns whether the pods that are removed at that point are enough.
 
     Returns:
         The removed candidates, most important first; None if the removal of all of them does not suffice.
@@ -437,9 +239,9 @@ def borrowers(tree: ElasticTree, group: str, usage: Resource, pods: Mapping[str,
         usage: the request.
         pods: the names of the running pods of each group.
     """
-    claimant = _sharing_path(tree.node(group))
+    claimant = list(tree.node(group).path())
     for name in sorted(pods):
-        path = _sharing_path(tree.node(name))
+        path = list(tree.node(name).path())
         if name == group or name in BUILT_IN:
             continue
         own = [node for node in path if node not in claimant]
@@ -449,23 +251,11 @@ def borrowers(tree: ElasticTree, group: str, usage: Resource, pods: Mapping[str,
         yield Borrower(GROUP, name, entitled, guarantees, tuple(pods[name]))
 
 
-def _sharing_path(node: GroupNode) -> list[GroupNode]:
-    """Return a group and the groups above it, without the root."""
-    return list(node.path())[:-1]
-
-
 def _guarantees(group: GroupNode, usage: Resource | None = None) -> Iterator[Guarantee]:
     """Yield the guarantees of a group for each resource that it limits; its usage includes *usage*."""
+    place = f"elastic group {group.name!r}"
     for name, node in sorted(group.resources.items()):
         if node.is_limited:
             guaranteed = node.scaled_min()
             used = node.used + (0 if usage is None else usage.get(name, 0))
-            yield Guarantee(
-                GROUP,
-                group.name,
-                f"elastic group {group.name!r}",
-                name,
-                guaranteed,
-                max(guaranteed, node.runtime()),
-                used,
-            )
+            yield Guarantee(GROUP, group.name, place, name, guaranteed, max(guaranteed, node.runtime()), used)

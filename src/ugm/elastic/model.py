@@ -12,23 +12,26 @@ If a call does not return, a partition resets the model and charges all claims a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Self, TypeVar, final
 
 from ugm._json_values import JsonMapping
-from ugm.arguments import require_name
-from ugm.configuration import ElasticConfig, GroupSource
+from ugm.arguments import require_instance, require_name
+from ugm.configuration import ElasticConfig
 from ugm.configuration.fields import to_data
 from ugm.configuration.model_kinds import NAMESPACE_TAG, GroupFinder, finder_of
 from ugm.decision import EffectiveLimit, Violation
-from ugm.elastic.admission import GROUP, borrowers, overuse, status
-from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP, Pod, require_pod
-from ugm.elastic.quota import ElasticQuota, declared_quota, unlimited_total
+from ugm.elastic.admission import GROUP, AdmissionRules, borrowers, overuse, status
+from ugm.elastic.group import DEFAULT_GROUP, GroupError, Pod, Refusal, parents_first, require_pod
+from ugm.elastic.quota import ElasticQuota
+from ugm.elastic.tree import ElasticTree, GroupNode
 from ugm.errors import InvariantError, RequestError
 from ugm.model import Borrower, Claim, GuaranteedGroup, Guarantees, OrderNode, ReportingModel, SetupViolation
-from ugm.resources import Resource
+from ugm.resources import MAX_QUANTITY, Resource
 
-__all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel"]
+__all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel", "declared_quota"]
 
 #: The tag for the group of an application, as in Kubernetes.
 GROUP_TAG: Final = "quota.scheduling.koordinator.sh/name"
@@ -38,8 +41,8 @@ _NOTHING: Final = Resource()
 #: The name of the tree of all groups for scheduling passes.
 _ORDER_TREE: Final = "elastic groups"
 
-#: The name of the pod of a claim without an allocation id; repeated if there is such a pod.
-_QUERY_POD_NAME: Final = "?"
+#: The name of the pod of a claim without an allocation id.
+_QUERY_POD_NAME: Final = "\0"
 
 AnswerT = TypeVar("AnswerT")
 
@@ -100,11 +103,9 @@ class ElasticModel(ReportingModel):
         namespace_tag: str = NAMESPACE_TAG,
         unrestricted: bool = False,
     ) -> None:
-        if not isinstance(quota, ElasticQuota):
-            raise RequestError("quota", quota, "expected an ElasticQuota")
         if type(unrestricted) is not bool:
             raise RequestError("unrestricted", unrestricted, "expected True or False")
-        self.quota: Final = quota
+        self.quota: Final = require_instance("quota", quota, ElasticQuota)
         #: The names of all pods that are claims. After an interruption it may include pods that no longer exist.
         self._claims: Final[set[str]] = set()
         #: The number of charges, used as the start time of pods.
@@ -127,7 +128,10 @@ class ElasticModel(ReportingModel):
             GroupError: the groups violate rules.
             RequestError: a group has no name, or another field is invalid.
         """
-        model = cls(declared_quota(config), unrestricted=config.unrestricted)
+        quota, refused = declared_quota(config)
+        if refused:
+            raise GroupError(tuple(refusal for _, refusal in refused))
+        model = cls(quota, unrestricted=config.unrestricted)
         model._config = config
         model._sources = tuple((finder_of(one), one.source == "namespace" and not one.names) for one in config.group_by)
         return model
@@ -139,7 +143,7 @@ class ElasticModel(ReportingModel):
             total: the sum of the nodes; None if no node was registered yet. Then only the maximums limit.
         """
         if self._config is not None and self._config.total is None:
-            self.quota.tree.set_total(unlimited_total(self._config) if total is None else total)
+            self.quota.tree.set_total(_unlimited_total(self._config) if total is None else total)
 
     def reset(self) -> None:
         """Remove all claims, charged or waiting. Groups, and pods that are not claims, stay.
@@ -177,7 +181,9 @@ class ElasticModel(ReportingModel):
     def _missing(self) -> SetupViolation:
         if self._config is None or not self._config.group_by:
             return _MissingGroupTag.of("elastic group tag", self._group_tag)
-        return _UnnamedGroup.of("elastic group source", ", ".join(_described(one) for one in self._config.group_by))
+        return _UnnamedGroup.of(
+            "elastic group source", ", ".join(f"{one.source} {one.tag}".strip() for one in self._config.group_by)
+        )
 
     def limits(self, claim: Claim) -> Iterable[EffectiveLimit]:
         """Return the limits of the group of *claim*, with the largest amounts that it can get now.
@@ -195,7 +201,7 @@ class ElasticModel(ReportingModel):
         """Return the group of *claim* and the groups above it, without the root."""
         group = self.quota.group_of(self._pod(claim))
         path = () if self._has_no_group(group) else self.quota.tree.node(group).path()
-        return [(GROUP, node.name) for node in path if node.name != ROOT_GROUP]
+        return [(GROUP, node.name) for node in path]
 
     def all_limits(self) -> Iterable[EffectiveLimit]:
         """Return the limits of all groups: their runtimes for the present requests."""
@@ -258,29 +264,26 @@ class ElasticModel(ReportingModel):
 
     def guarantees(self, claim: Claim | None) -> Iterable[Guarantees]:
         """Return the minimums of all groups, with what they use of the total."""
-        tree, path = self.quota.tree, set[int]()
+        tree, path = self.quota.tree, set[GroupNode]()
         if claim is not None:
             group = self.quota.group_of(self._pod(claim))
             if self._is_refused(group):
                 return ()
-            path = {id(node) for node in tree.node(group).path()}
+            path = {*tree.node(group).path()}
         nodes = [node for node in tree.root.walk() if node is not tree.root]
-        positions = {id(node): at for at, node in enumerate(nodes)}
+        positions = {node: at for at, node in enumerate(nodes)}
         groups = tuple(
             GuaranteedGroup(
                 node.name,
-                positions.get(id(node.parent), -1),
+                positions.get(node.parent or node, -1),
                 {name: one.scaled_min() for name, one in node.resources.items()},
                 {name: one.used for name, one in node.resources.items()},
-                id(node) in path,
+                node in path,
             )
             for node in nodes
         )
-        return (
-            Guarantees(
-                "elastic groups", tree.total, {name: one.used for name, one in tree.root.resources.items()}, groups
-            ),
-        )
+        used = {name: one.used for name, one in tree.root.resources.items()}
+        return (Guarantees("elastic groups", tree.total, used, groups),)
 
     def borrowers(self, claim: Claim, without: Collection[str]) -> Iterable[Borrower]:
         """Return all groups with allocations except that of *claim*, as they are while it is expected."""
@@ -313,15 +316,12 @@ class ElasticModel(ReportingModel):
         A claim that was refunded and returns, in the same size or another, keeps its start time.
         """
         pod = self._pod(claim)
-        started = self._refunded.get(pod.name)
-        if started is None:
-            self._charged += 1
-        self._claims.add(pod.name)
-        self.quota.charge(pod._replace(started=self._charged if started is None else started))
+        started = self._refunded.pop(pod.name, None)
         if started is None:
             self._refunded.clear()
-        else:
-            del self._refunded[pod.name]
+            started = self._charged = self._charged + 1
+        self._claims.add(pod.name)
+        self.quota.charge(pod._replace(started=started))
 
     def charge_pending(self, claim: Claim) -> None:
         """Count *claim*, which is waiting, as running."""
@@ -378,7 +378,7 @@ class ElasticModel(ReportingModel):
 
     def _pod(self, claim: Claim) -> Pod:
         """Return the pod of a claim. Its name is the allocation id, or unused if the claim is only a query."""
-        name = claim.allocation_id or self._unused_name()
+        name = claim.allocation_id or _QUERY_POD_NAME
         if self._sources:
             group, namespace = self._named(claim)
         else:
@@ -391,12 +391,6 @@ class ElasticModel(ReportingModel):
             require_pod(pod)
         return pod
 
-    def _unused_name(self) -> str:
-        name = _QUERY_POD_NAME
-        while self.quota.has_pod(name):
-            name += _QUERY_POD_NAME
-        return name
-
     def _named(self, claim: Claim) -> tuple[str, str]:
         """Return the group that the configured sources name, or a namespace that has a group."""
         for find, is_namespace in self._sources:
@@ -408,5 +402,40 @@ class ElasticModel(ReportingModel):
         return "", ""
 
 
-def _described(source: GroupSource) -> str:
-    return f"{source.source} {source.tag}".strip()
+def declared_quota(config: ElasticConfig) -> tuple[ElasticQuota, list[tuple[int, Refusal]]]:
+    """Return elastic quotas with the groups of a configuration, without pods, and the rules that are violated.
+
+    Each refusal has the position of its group. A group is compared with the groups above it even if these violate rules
+    themselves.
+
+    Raises:
+        RequestError: a group has an invalid name.
+    """
+    total = _unlimited_total(config) if config.total is None else config.total
+    rules = AdmissionRules(by_runtime=not config.ignore_runtime, check_parents=config.check_parents)
+    tree = ElasticTree(total, scale_min=config.scale_min)
+    quota = ElasticQuota(tree, rules=rules, preempt_in_default=config.preempt_in_default)
+    positions = {id(group): position for position, group in enumerate(config.groups)}
+    refused: list[tuple[int, Refusal]] = []
+    for group in parents_first(config.groups):
+        try:
+            quota.create(group)
+        except GroupError as error:
+            refused += [(positions[id(group)], refusal) for refusal in error.refusals]
+            if group.name not in tree.nodes:
+                # The groups below it are compared with it nevertheless.
+                with suppress(GroupError):
+                    tree.put(group)
+    return quota, refused
+
+
+def _unlimited_total(config: ElasticConfig) -> Resource:
+    """Return an amount of every resource of the groups that is never exhausted.
+
+    It is twice the sum of the maximums, which leaves as much for the default group, but at least the largest amount of
+    a configuration. It may exceed 64 bits.
+    """
+    sums = Counter[str]()
+    for group in config.groups:
+        sums.update(group.max.amounts)
+    return Resource({name: max(2 * amount, MAX_QUANTITY) for name, amount in sums.items()})

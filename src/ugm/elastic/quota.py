@@ -9,51 +9,47 @@ All counts follow from the pods. If an exception from outside interrupts a chang
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final, TypeVar, final
 
-from ugm.arguments import require_instance
-from ugm.configuration import ElasticConfig, ElasticGroupConfig
+from ugm.arguments import require_instance, require_names
 from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation
 from ugm.elastic.admission import (
     GROUP,
+    MINIMUM,
     AdmissionRules,
     ElasticPreemptionPlan,
-    GroupAdmission,
     RevokePlan,
     RuntimeViolation,
-    missing_request,
-    plan_preemption,
-    plan_revoke,
-    refusal_of,
+    candidates_of,
+    needed_of,
 )
 from ugm.elastic.group import (
     DEFAULT_GROUP,
     ROOT_GROUP,
     SYSTEM_GROUP,
     ElasticGroup,
-    GroupError,
     Pod,
-    Refusal,
-    parents_first,
+    refuse,
     require_group,
     require_pod,
-    require_texts,
 )
-from ugm.elastic.tree import ElasticTree, TrackedPod, verify
-from ugm.elastic.validation import BrokenRule, refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
+from ugm.elastic.runtime import ResourceNode
+from ugm.elastic.tree import CountPod, ElasticTree, GroupNode, TrackedPod, verify
+from ugm.elastic.validation import refusals_of_create, refusals_of_update, with_defaults
 from ugm.errors import RequestError
 from ugm.identity import is_name
-from ugm.resources import MAX_QUANTITY, Resource
+from ugm.resources import Resource
 
-__all__ = ["ElasticQuota", "broken_rules", "declared_group", "declared_quota", "unlimited_total"]
+__all__ = ["ElasticQuota"]
 
 AnswerT = TypeVar("AnswerT")
 
 _DEFAULT_RULES: Final = AdmissionRules()
+#: The groups that limit nothing.
+_WITHOUT_LIMITS: Final = (ROOT_GROUP, SYSTEM_GROUP)
 
 
 @final
@@ -88,7 +84,7 @@ class ElasticQuota:
         self.tree: Final = tree
         #: By name, in the order of arrival.
         self._pods: Final[dict[str, TrackedPod]] = {}
-        self._admission: Final = GroupAdmission(tree, rules)
+        self._rules: Final = rules
         self._preempt_in_default: Final = preempt_in_default
         #: An equal quota without pods, for `never`; None until it is needed, and after a change of the groups.
         self._emptied: ElasticQuota | None = None
@@ -107,7 +103,7 @@ class ElasticQuota:
         """
         require_group(group)
         filled = with_defaults(group, self.tree)
-        _refuse(group.name, refusals_of_create(filled, self.tree))
+        refuse(group.name, refusals_of_create(filled, self.tree))
         self._put(filled)
 
     def update(self, group: ElasticGroup) -> None:
@@ -118,7 +114,7 @@ class ElasticQuota:
             RequestError: *group* is not a group, or a field has the wrong type. Nothing has changed.
         """
         require_group(group)
-        _refuse(group.name, refusals_of_update(group, self.tree, self._pods))
+        refuse(group.name, refusals_of_update(group, self.tree, self._pods))
         self._put(group)
 
     def _put(self, group: ElasticGroup) -> None:
@@ -133,7 +129,10 @@ class ElasticQuota:
         Raises:
             GroupError: rules are violated. Nothing has changed.
         """
-        _refuse(name, refusals_of_delete(name, self.tree, self._pods))
+        ties = [*self.tree.ties(self.tree.node(name))]
+        if any(tracked.pod.group == name for tracked in self._pods.values()):
+            ties.append(("has_pods", "there are pods that name the group", ""))
+        refuse(name, ties)
         self._emptied = None
         self.tree.drop(name)
         if self._pods:
@@ -152,11 +151,7 @@ class ElasticQuota:
 
     def has_pod(self, name: str) -> bool:
         """Return whether there is a pod of this name."""
-        try:
-            return name in self._pods
-        except TypeError:
-            # It cannot be hashed.
-            return False
+        return is_name(name) and name in self._pods
 
     def pod(self, name: str) -> Pod | None:
         """Return the pod of a name, or None if there is none."""
@@ -197,7 +192,7 @@ class ElasticQuota:
         require_pod(pod)
         group = self.group_of(pod)
         if self.refuses_pods(group):
-            _refuse(group, [("pod_on_parent_quota", "the group is marked as a parent and accepts no pods")])
+            refuse(group, [("pod_on_parent_quota", "the group is marked as a parent and accepts no pods", "")])
         self._add(pod)
 
     def adopt(self, pod: Pod) -> None:
@@ -267,9 +262,9 @@ class ElasticQuota:
         """Remove all pods with one of these names, and rebuild all counts.
 
         Raises:
-            RequestError: *names* are not several texts.
+            RequestError: *names* are not several names.
         """
-        for name in require_texts("names", names):
+        for name in require_names("names", names):
             self._pods.pop(name, None)
         self.recount()
 
@@ -332,28 +327,61 @@ class ElasticQuota:
 
         The pods are checked one after the other, each as if it were expected and those before it were running.
         """
-        emptied = self._emptied
+        emptied, found = self._emptied, dict[object, Violation]()
         if emptied is None or emptied.tree.total != self.tree.total:
-            emptied = ElasticQuota(self.tree.emptied(), rules=self._admission.rules)
-        # An interrupted call leaves pods in it.
-        self._emptied = None
-        found: dict[object, Violation] = {}
+            emptied = self._emptied = ElasticQuota(self.tree.emptied(), rules=self._rules)
+        if emptied._pods:
+            # The pods of the last call.
+            emptied.forget_all(tuple(emptied._pods))
         for pod in pods:
             for one in emptied.if_expected(pod, partial(emptied._own_violations, pod)):
                 found[one[:5]] = Violation(*one[:5], one.limit, 0, one.used + one.requested)
             if len(pods) > 1:
                 emptied.charge(pod)
-        if len(pods) > 1:
-            emptied.forget_all([pod.name for pod in pods])
-        self._emptied = emptied
         return tuple(found.values())
+
+    def _own_violations(self, pod: Pod) -> tuple[Violation, ...]:
+        """Return every limit that a pod would exceed: of its group, of the minimum, and of the groups above.
+
+        The groups above are in order from the parent upwards, without the root.
+        """
+        node = self.tree.nodes[self.group_of(pod)]
+        requested = [
+            (name, amount)
+            for name, amount in pod.usage.amounts.items()
+            if amount > 0 and (own := node.resources.get(name)) and own.is_limited
+        ]
+        found = [*self._group_violations(node, requested)]
+        if not pod.preemptible and node.group is not None:
+            found += _minimum_violations(node, node.group.min, requested)
+        for above in self._above(node):
+            found += self._group_violations(above, requested)
+        return tuple(found)
+
+    def _above(self, group: GroupNode) -> list[GroupNode]:
+        """Return the groups above a group that limit it too, without the root."""
+        found: list[GroupNode] = []
+        while self._rules.check_parents and group.above is not None and group.above.parent is not None:
+            group = group.above
+            found.append(group)
+        return found
+
+    def _group_violations(self, group: GroupNode, requested: Sequence[tuple[str, int]]) -> Iterator[Violation]:
+        kind = RuntimeViolation if self._rules.by_runtime else Violation
+        for name, amount in requested:
+            node = group.resources[name]
+            if node.is_limited and node.used + amount > (limit := self._most(node)):
+                yield kind(GROUP, group.name, "", "", name, limit, node.used, amount)
+
+    def _most(self, node: ResourceNode) -> int:
+        """Return the limit on the usage of a resource by a group."""
+        return node.runtime() if self._rules.by_runtime else node.max
 
     def room(self, group: str, resource: str) -> int | None:
         """Return what the limit of a group leaves of a resource for waiting pods; None if it does not limit it."""
-        return self._admission.room(group, resource)
-
-    def _own_violations(self, pod: Pod) -> tuple[Violation, ...]:
-        return tuple(self._admission.violations(self.group_of(pod), pod.usage, preemptible=pod.preemptible))
+        found = self.tree.nodes.get(group)
+        node = None if found is None else found.resources.get(resource)
+        return None if node is None or not node.is_limited else self._most(node) - node.used
 
     def if_expected(self, pod: Pod, answer: Callable[[], AnswerT]) -> AnswerT:
         """Return the result of *answer* while a valid pod is counted as waiting. Afterwards everything is as before."""
@@ -364,13 +392,7 @@ class ElasticQuota:
         gone = [tracked for name in names if (tracked := self._pods.get(name))]
         return self._while(self._count, gone, -1, answer)
 
-    def _while(
-        self,
-        count: Callable[[TrackedPod, int], None],
-        pods: Sequence[TrackedPod],
-        sign: int,
-        answer: Callable[[], AnswerT],
-    ) -> AnswerT:
+    def _while(self, count: CountPod, pods: Sequence[TrackedPod], sign: int, answer: Callable[[], AnswerT]) -> AnswerT:
         """Return an answer while some pods are counted or not. An exception from outside leaves no trace."""
         try:
             for tracked in pods:
@@ -398,16 +420,41 @@ class ElasticQuota:
             RequestError: the pod is not valid.
         """
         require_pod(pod)
-        group = self.group_of(pod)
-        if self.refuses_pods(group):
-            return tuple(refusal_of(self.tree, group))
-        wanted = pod._replace(usage=missing_request(self.tree, group))
-        found = self.if_expected(wanted, lambda: self._admission.limits(group, preemptible=pod.preemptible))
-        return tuple(found)
+        node = self.tree.nodes[self.group_of(pod)]
+        if self.refuses_pods(node.name):
+            nothing = dict.fromkeys(sorted({*self.tree.total, *node.resources}), 0)
+            return (_limit(GROUP, node.name, nothing, nothing),) if nothing else ()
+        # With this request, the runtime of the group is the largest that it can get now. A smaller request never leads
+        # to a larger runtime, and it is granted if it is within that runtime.
+        missing = {name: max(one.max - one.child_request, 0) for name, one in node.resources.items() if one.is_limited}
+        wanted = pod._replace(usage=Resource(missing))
+        return self.if_expected(wanted, lambda: tuple(self._limits_of(node, preemptible=pod.preemptible)))
+
+    def _limits_of(self, node: GroupNode, *, preemptible: bool) -> Iterator[EffectiveLimit]:
+        """Yield the limits of pods of a group: of the group, of its minimum, and of the groups above."""
+        yield from self._limits(node)
+        if not preemptible and node.group is not None:
+            yield from _minimum_limit(node, node.group.min)
+        # Only resources that the group itself counts are checked above.
+        counted = frozenset(name for name, own in node.resources.items() if own.is_limited)
+        for above in self._above(node):
+            yield from self._limits(above, counted)
+
+    def _limits(self, group: GroupNode, counted: AbstractSet[str] | None = None) -> Iterator[EffectiveLimit]:
+        """Yield the limit of a group on some resources, or on all, if it limits any of them."""
+        names = sorted(group.resources if counted is None else counted & group.resources.keys())
+        nodes = {name: node for name in names if (node := group.resources[name]).is_limited}
+        if not nodes or group.name in _WITHOUT_LIMITS:
+            return
+        most = {name: self._most(node) for name, node in nodes.items()}
+        borrowed = {name: max(node.borrowed(), 0) for name, node in nodes.items() if self._rules.by_runtime}
+        own = {name: amount - borrowed.get(name, 0) for name, amount in most.items()}
+        guaranteed = None if own == most else Resource(own)
+        yield _limit(GROUP, group.name, most, {name: node.used for name, node in nodes.items()}, guaranteed)
 
     def all_limits(self) -> tuple[EffectiveLimit, ...]:
         """Return the limits of all groups, sorted by group. The system group and the root have none."""
-        return self._admission.all_limits()
+        return tuple(limit for name in sorted(self.tree.nodes) for limit in self._limits(self.tree.nodes[name]))
 
     def admit(self, name: str) -> Decision:
         """Start a waiting pod if it may run now, and return the decision.
@@ -432,7 +479,7 @@ class ElasticQuota:
         """
         return tuple(
             Violation(GROUP, name, "", "", resource, limit, node.used, 0)
-            for name in sorted(self.tree.nodes.keys() - {ROOT_GROUP, SYSTEM_GROUP})
+            for name in sorted(self.tree.nodes.keys() - _WITHOUT_LIMITS)
             for resource, node in self.tree.nodes[name].resources.items()
             if node.is_limited and node.used > (limit := node.runtime())
         )
@@ -443,8 +490,21 @@ class ElasticQuota:
         Raises:
             GroupError: the group is unknown.
         """
-        pods = self.tree.node(group).pods.values()
-        return plan_revoke(group, self.tree.used(group), self.tree.limit(group), pods)
+        used = self.tree.used(group)
+        over = {name: used.get(name, 0) - amount for name, amount in self.tree.limit(group).items()}
+
+        def excess() -> Resource:
+            return Resource({name: amount for name, amount in over.items() if amount > 0})
+
+        def count(one: TrackedPod, sign: int) -> None:
+            for name, amount in one.pod.usage.amounts.items():
+                if name in over:
+                    over[name] += sign * amount
+
+        before, candidates = excess(), candidates_of(self.tree.node(group).pods.values())
+        needed = needed_of(candidates, count, lambda: not excess())
+        victims = candidates if needed is None else needed
+        return RevokePlan(group, tuple(one.pod.name for one in victims), before, excess())
 
     def plan_preemption(self, pod: Pod) -> ElasticPreemptionPlan:
         """Return the pods to evict from the group of a pod so that it fits; they wait again. Changes nothing.
@@ -464,10 +524,20 @@ class ElasticQuota:
         """
         return self._plan_preemption(pod, self._count)
 
-    def _plan_preemption(self, pod: Pod, count: Callable[[TrackedPod, int], None]) -> ElasticPreemptionPlan:
+    def _plan_preemption(self, pod: Pod, count: CountPod) -> ElasticPreemptionPlan:
+        """Choose pods of lower priority: as few as possible, the least important first."""
         require_pod(pod)
-        plan = partial(plan_preemption, pod, self.group_of(pod), self._less_important(pod), count)
-        return self._while(count, (), 1, lambda: plan(partial(self._own_violations, pod)))
+
+        def plan() -> ElasticPreemptionPlan:
+            candidates = candidates_of(self._less_important(pod))
+            needed = needed_of(candidates, count, lambda: not self._own_violations(pod))
+            violations = self._own_violations(pod) if needed is None else ()
+            for one in candidates if needed is None else needed:
+                count(one, 1)
+            victims = tuple(one.pod.name for one in reversed(needed or ()))
+            return ElasticPreemptionPlan(pod.name, self.group_of(pod), victims, violations)
+
+        return self._while(count, (), 1, plan)
 
     def may_evict(self, pod: Pod) -> bool:
         """Return whether there are pods of lower priority in the group of a pod, which might be evicted for it."""
@@ -492,84 +562,28 @@ class ElasticQuota:
             self.forget(name)
 
 
-def _refuse(group: str, broken: Iterable[BrokenRule]) -> None:
-    """Refuse a change of a group, if it violates rules."""
-    found = tuple(Refusal(group, rule, reason) for rule, reason in broken)
-    if found:
-        raise GroupError(found)
+def _minimum_violations(
+    group: GroupNode, minimums: Resource, requested: Sequence[tuple[str, int]]
+) -> Iterator[Violation]:
+    """Yield where non-preemptible pods would use more than the minimum of their group."""
+    for name, amount in requested:
+        node = group.resources[name]
+        used = node.non_preemptible_used
+        if name in minimums and used + amount > node.min:
+            yield Violation(MINIMUM, group.name, "", "", name, node.min, used, amount)
 
 
-# The quota that a configuration declares
-
-#: The fields that a group and its configuration share.
-_SHARED: Final = tuple(name for name in ElasticGroup._fields if name in ElasticGroupConfig.__dataclass_fields__)
-
-
-def declared_group(config: ElasticGroupConfig) -> ElasticGroup:
-    """Return the group that a configuration declares.
-
-    >>> declared_group(ElasticGroupConfig("ml", max=Resource(gpu=4))).parent
-    'koordinator-root-quota'
-
-    Raises:
-        RequestError: *config* is not an ElasticGroupConfig.
-    """
-    require_instance("config", config, ElasticGroupConfig)
-    group = ElasticGroup(**{name: getattr(config, name) for name in _SHARED})
-    return group._replace(parent=config.parent or ROOT_GROUP, tree_id=config.tree_id or None)
+def _minimum_limit(group: GroupNode, minimums: Resource) -> Iterator[EffectiveLimit]:
+    """Yield the limit of the minimum of a group on its non-preemptible pods, if it limits any resource."""
+    nodes = {name: node for name in minimums if (node := group.resources.get(name)) and node.is_limited}
+    if nodes:
+        used = {name: node.non_preemptible_used for name, node in nodes.items()}
+        yield _limit(MINIMUM, group.name, {name: node.min for name, node in nodes.items()}, used)
 
 
-def declared_quota(config: ElasticConfig) -> ElasticQuota:
-    """Return elastic quotas with the groups of a configuration, without pods.
-
-    Raises:
-        GroupError: the groups violate rules.
-        RequestError: a field of a group is invalid.
-    """
-    quota = _empty_quota(config)
-    refusals = tuple(refusal for _, refusal in _create(quota, config))
-    if refusals:
-        raise GroupError(refusals)
-    return quota
-
-
-def broken_rules(config: ElasticConfig) -> Iterator[tuple[int, Refusal]]:
-    """Yield every rule that the groups of a configuration violate, with the position of the group.
-
-    A group is compared with the groups above it even if these violate rules themselves.
-    """
-    return _create(_empty_quota(config), config)
-
-
-def unlimited_total(config: ElasticConfig) -> Resource:
-    """Return an amount of every resource of the groups that is never exhausted.
-
-    It is twice the sum of the maximums, which leaves as much for the default group, but at least the largest amount of
-    a configuration. It may exceed 64 bits.
-    """
-    sums = Counter[str]()
-    for group in config.groups:
-        sums.update(group.max.amounts)
-    return Resource({name: max(2 * amount, MAX_QUANTITY) for name, amount in sums.items()})
-
-
-def _empty_quota(config: ElasticConfig) -> ElasticQuota:
-    total = unlimited_total(config) if config.total is None else config.total
-    rules = AdmissionRules(by_runtime=not config.ignore_runtime, check_parents=config.check_parents)
-    tree = ElasticTree(total, scale_min=config.scale_min)
-    return ElasticQuota(tree, rules=rules, preempt_in_default=config.preempt_in_default)
-
-
-def _create(quota: ElasticQuota, config: ElasticConfig) -> Iterator[tuple[int, Refusal]]:
-    """Create all groups, parents first, and yield each refusal with the position of its group."""
-    groups = [declared_group(group) for group in config.groups]
-    positions = {id(group): position for position, group in enumerate(groups)}
-    for group in parents_first(groups):
-        try:
-            quota.create(group)
-        except GroupError as error:
-            yield from ((positions[id(group)], refusal) for refusal in error.refusals)
-            if quota.tree.nodes.get(group.name) is None:
-                # The groups below it are compared with it nevertheless.
-                with suppress(GroupError):
-                    quota.tree.put(group)
+def _limit(
+    kind: str, name: str, most: dict[str, int], used: dict[str, int], guaranteed: Resource | None = None
+) -> EffectiveLimit:
+    """Return the limit of a group."""
+    place = f"elastic group {name!r}"
+    return EffectiveLimit(kind, name, "", "", place, Resource(most), 0, Resource(used), 0, guaranteed)

@@ -36,7 +36,7 @@ from operator import gt, mul, sub
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ugm._json_values import JsonObject
-from ugm.arguments import require_items, require_name
+from ugm.arguments import require_instances, require_name
 from ugm.errors import RequestError
 
 __all__ = [
@@ -135,7 +135,7 @@ def share(available: int, sharers: Iterable[Sharer], *, scale: bool = True) -> S
         raise RequestError("available", available, "expected an int")
     if type(scale) is not bool:
         raise RequestError("scale", scale, "expected True or False")
-    given = require_items("sharers", sharers)
+    given = require_instances("sharers", sharers, Sharer)
     for one in given:
         _require_sharer(one)
     if len({one.name for one in given}) < len(given):
@@ -143,9 +143,7 @@ def share(available: int, sharers: Iterable[Sharer], *, scale: bool = True) -> S
     return shares_of(available, given, scale=scale)
 
 
-def _require_sharer(sharer: object) -> None:
-    if not isinstance(sharer, Sharer):
-        raise RequestError("sharers", sharer, "expected a Sharer")
+def _require_sharer(sharer: Sharer) -> None:
     name, *amounts, lends = sharer
     require_name("sharer.name", name)
     if not all(type(amount) is int for amount in amounts) or type(lends) is not bool:

@@ -18,30 +18,32 @@ about. Reads do not change later answers. There is no lock: the owner of the tre
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
-from ugm.arguments import require_instance, require_items, require_resource
+from ugm.arguments import require_instance, require_instances, require_resource
 from ugm.elastic.group import (
     BUILT_IN,
     DEFAULT_GROUP,
     ROOT_GROUP,
     SYSTEM_GROUP,
+    BrokenRule,
     ElasticGroup,
     GroupError,
     Pod,
     Refusal,
-    parent_of,
     parents_first,
+    refuse,
     require_group,
 )
 from ugm.elastic.runtime import ChildShares, ResourceNode
 from ugm.errors import InvariantError, RequestError
 from ugm.resources import Resource
 
-__all__ = ["ElasticTree", "GroupNode", "TrackedPod", "verify"]
+__all__ = ["CountPod", "ElasticTree", "GroupNode", "TrackedPod", "verify"]
 
 _NOTHING: Final = Resource()
 
@@ -96,9 +98,9 @@ class GroupNode:
             stack += reversed(node.children.values())
 
     def path(self) -> Iterator[GroupNode]:
-        """Yield the group and all groups above it, the root last."""
-        node: GroupNode | None = self
-        while node is not None:
+        """Yield the group and all groups above it, without the root."""
+        node = self
+        while node.parent is not None:
             yield node
             node = node.parent
 
@@ -122,6 +124,10 @@ class TrackedPod:
     node: GroupNode
     #: Whether the pod runs; otherwise it waits.
     is_running: bool = False
+
+
+#: Adds a pod to some counts (1), or removes it from them (-1).
+CountPod: TypeAlias = Callable[[TrackedPod, int], None]
 
 
 def _add(amounts: dict[str, int], resource: str, amount: int) -> None:
@@ -173,11 +179,8 @@ class ElasticTree:
         self.listed: Final[dict[str, str]] = {}
         for name in (SYSTEM_GROUP, DEFAULT_GROUP):
             self.nodes[name] = self.root.children[name] = GroupNode(self, name, self.root)
-        given: tuple[ElasticGroup, ...] = require_items("groups", groups)
-        for group in given:
-            require_group(group)
-        for group in parents_first(given):
-            self._put_valid(group)
+        for group in parents_first(require_instances("groups", groups, ElasticGroup)):
+            self.put(group)
 
     def copy(self) -> ElasticTree:
         """Return an independent tree with the same groups, requests and usage.
@@ -233,14 +236,11 @@ class ElasticTree:
             RequestError: *group* is not a group, or a field has the wrong type. Nothing has changed.
         """
         require_group(group)
-        self._put_valid(group)
-
-    def _put_valid(self, group: ElasticGroup) -> None:
-        """Do the same for a group whose fields were checked by `require_group`."""
         if group.name == ROOT_GROUP:
             self.root.group = group
             return
-        parent, node = self._parent_for(group), self.nodes.get(group.name)
+        refuse(group.name, self.misplacements(group))
+        parent, node = self.nodes[group.parent], self.nodes.get(group.name)
         self.is_built = False
         if node is None:
             node = self.nodes[group.name] = GroupNode(self, group.name, parent)
@@ -261,14 +261,14 @@ class ElasticTree:
             if self.listed.get(namespace) == node.name:
                 del self.listed[namespace]
 
-    def _parent_for(self, group: ElasticGroup) -> GroupNode:
-        parent = self.nodes.get(parent_of(group))
+    def misplacements(self, group: ElasticGroup) -> Iterator[BrokenRule]:
+        """Yield the reason why a group has no place in the tree, if there is one."""
+        parent = self.nodes.get(group.parent)
         if parent is None:
-            raise GroupError((Refusal(group.name, "parent_not_found", f"there is no group {group.parent!r}"),))
+            yield "parent_not_found", f"there is no group {group.parent!r}", "parent"
         # A new group has nothing below it.
-        if group.name in self.nodes and parent.is_below(group.name):
-            raise GroupError((Refusal(group.name, "cycle", f"{parent.name!r} is the group itself, or below it"),))
-        return parent
+        elif group.name in self.nodes and parent.is_below(group.name):
+            yield "cycle", f"{parent.name!r} is the group itself, or below it", ""
 
     def drop(self, name: str) -> None:
         """Remove a group with its requests and usage.
@@ -277,13 +277,17 @@ class ElasticTree:
             GroupError: the group is unknown or built in, or has children. Nothing has changed.
         """
         node = self.node(name)
-        if name in BUILT_IN:
-            raise GroupError((Refusal(name, "forbidden_delete", "a built-in group cannot be removed"),))
-        if node.children:
-            raise GroupError((Refusal(name, "has_children", f"{next(iter(node.children))!r} is below it"),))
+        refuse(name, self.ties(node))
         self.is_built = False
         self._leave(node)
         del self.nodes[name]
+
+    def ties(self, node: GroupNode) -> Iterator[BrokenRule]:
+        """Yield the reason why a group cannot be removed, if there is one."""
+        if node.name in BUILT_IN:
+            yield "forbidden_delete", "the group is built in", ""
+        elif node.children:
+            yield "has_children", f"{next(iter(node.children))!r} is below it", ""
 
     def group_of(self, pod: Pod) -> str:
         """Return the group that a pod belongs to."""
@@ -317,17 +321,11 @@ class ElasticTree:
                 names[group.above.name] |= names[group.name]
         for group in groups:
             above = {} if group.above is None else group.above.built
-            is_open = group.group is None or group is self.root
+            name, config = group.name, None if group is self.root else group.group
+            make = partial(ResourceNode, name, config, competes=name not in BUILT_IN)
             group.built = {
-                resource: ResourceNode(
-                    group.name,
-                    None if is_open else group.group,
-                    resource,
-                    group.name not in BUILT_IN,
-                    above.get(resource),
-                    ChildShares(self.scale_min),
-                )
-                for resource in sorted(names[ROOT_GROUP if is_open else group.name])
+                resource: make(resource, parent=above.get(resource), shares=ChildShares(self.scale_min))
+                for resource in sorted(names[ROOT_GROUP if config is None else name])
             }
         for resource, node in self.root.built.items():
             node.max = self._total.amounts.get(resource, 0)
@@ -456,6 +454,7 @@ def _require_valid(
     verb: str, group: GroupNode, own: Mapping[str, int], delta: object, non_preemptible: object = _NOTHING
 ) -> None:
     """Refuse a change after which an amount would be negative, or its non-preemptible part larger than the whole."""
+    # Not `require_instance`, because a call takes longer.
     if type(delta) is not Resource:
         raise RequestError("delta", delta, "expected a Resource")
     if type(non_preemptible) is not Resource:

@@ -11,24 +11,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
-from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, parent_of
+from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, BrokenRule, ElasticGroup
 from ugm.elastic.tree import ElasticTree, GroupNode, TrackedPod
-from ugm.identity import is_name
 from ugm.resources import Resource, format_amount
 
-__all__ = [
-    "BrokenRule",
-    "refusals_of_amounts",
-    "refusals_of_create",
-    "refusals_of_delete",
-    "refusals_of_update",
-    "with_defaults",
-]
+__all__ = ["refusals_of_amounts", "refusals_of_create", "refusals_of_update", "with_defaults"]
 
-#: The rule and the reason of a `ugm.elastic.Refusal`.
-BrokenRule: TypeAlias = tuple[str, str]
 #: The pods by name.
 _Pods: TypeAlias = Mapping[str, TrackedPod]
 
@@ -40,26 +31,23 @@ def with_defaults(group: ElasticGroup, tree: ElasticTree) -> ElasticGroup:
     """
     if group.name == ROOT_GROUP:
         return group
-    above = tree.nodes.get(parent_of(group))
-    above_id = above.group.tree_id if above is not None and above.group is not None else None
-    weight = group.shared_weight
+    above = tree.nodes.get(group.parent)
+    weight, tree_id = group.shared_weight, group.tree_id
     if weight is not None:
         weight = Resource({name: weight.amounts.get(name, maximum) for name, maximum in group.max.amounts.items()})
-    tree_id = group.tree_id if group.tree_id is not None else above_id
-    return group._replace(parent=parent_of(group), tree_id=tree_id, shared_weight=weight)
+    if above is not None and above.group is not None:
+        tree_id = tree_id or above.group.tree_id
+    return replace(group, tree_id=tree_id, shared_weight=weight)
 
 
 def refusals_of_create(group: ElasticGroup, tree: ElasticTree) -> Iterator[BrokenRule]:
     """Yield the rules that a new group violates, after its defaults were filled in."""
     node = tree.nodes.get(group.name)
-    if group.tree_id is None and parent_of(group) not in tree.nodes:
-        yield "parent_not_found", f"there is no group {group.parent!r}"
-        return
-    if group.unparsed_weight:
-        yield from _readable_weight(group)
+    if not group.tree_id and group.parent not in tree.nodes:
+        yield from tree.misplacements(group)
         return
     if node is not None and node.group is not None:
-        yield "already_exists", "there is already a group of this name"
+        yield "already_exists", "there is already a group of this name", "name"
         return
     yield from _namespaces(group, tree)
     yield from refusals_of_amounts(group)
@@ -77,139 +65,107 @@ def refusals_of_update(group: ElasticGroup, tree: ElasticTree, pods: _Pods) -> I
     if old is not None and _checked_fields(old) == _checked_fields(group):
         return
     if group.name in BUILT_IN and group.name != DEFAULT_GROUP:
-        yield "forbidden_modify", "the group is built in"
+        yield "forbidden_modify", "the group is built in", ""
         return
     yield from _namespaces(group, tree)
     if node is None or old is None:
-        yield "not_found", "there is no such group"
+        yield "not_found", "there is no such group", ""
         return
     yield from refusals_of_amounts(group)
     yield from _role(group, node, old, pods)
     yield from _placement(group, old, tree)
 
 
-def refusals_of_delete(name: str, tree: ElasticTree, pods: _Pods) -> Iterator[BrokenRule]:
-    """Yield the rules that deleting a group violates."""
-    node = tree.nodes.get(name) if is_name(name) else None
-    if node is not None and name in BUILT_IN:
-        yield "forbidden_delete", "the group is built in"
-        return
-    if node is None:
-        yield "not_found", "there is no such group"
-        return
-    if node.children:
-        yield "has_children", f"{next(iter(node.children))!r} is below it"
-    if any(tracked.pod.group == name for tracked in pods.values()):
-        yield "has_pods", "there are pods that name the group"
-
-
 def _checked_fields(group: ElasticGroup) -> tuple[object, ...]:
-    return group.min, group.max, parent_of(group), group.is_parent, group.tree_id or "", group.namespaces
+    return group.min, group.max, group.parent, group.is_parent, group.tree_id, group.namespaces
 
 
 def _namespaces(group: ElasticGroup, tree: ElasticTree) -> Iterator[BrokenRule]:
     for namespace in group.namespaces:
         other = tree.listed.get(namespace)
         if other not in (None, group.name):
-            yield "namespace_bound", f"namespace {namespace!r} is already listed by {other!r}"
+            yield "namespace_bound", f"namespace {namespace!r} is already listed by {other!r}", "namespaces"
 
 
 def refusals_of_amounts(group: ElasticGroup) -> Iterator[BrokenRule]:
     """Yield the rules that the amounts of a group violate by themselves."""
-    weight = group.shared_weight or Resource()
-    for word, vector in (("max", group.max), ("min", group.min), ("shared_weight", weight)):
-        for name, amount in vector.amounts.items():
-            if amount < 0:
-                yield f"negative_{word}", f"{word} of {name} is negative"
-    yield from _readable_weight(group)
     for name, minimum in group.min.amounts.items():
         maximum = group.max.amounts.get(name)
         if maximum is None:
-            yield "min_key_not_in_max", f"min names {name}, but max does not"
+            yield "min_key_not_in_max", f"min names {name}, but max does not", "min"
         elif minimum > maximum:
             amounts = f"{format_amount(name, minimum)}, above max {format_amount(name, maximum)}"
-            yield "min_exceeds_max", f"min of {name} is {amounts}"
+            yield "min_exceeds_max", f"min of {name} is {amounts}", "min"
     for name, used in group.reported_used.amounts.items():
         maximum = group.max.amounts.get(name)
         if name in group.strict_max and (maximum is None or used > maximum):
             limit = "but max does not name it" if maximum is None else f"above max {format_amount(name, maximum)}"
-            yield "max_below_used", f"{format_amount(name, used)} {name} is used, {limit}"
-
-
-def _readable_weight(group: ElasticGroup) -> Iterator[BrokenRule]:
-    if group.unparsed_weight:
-        yield "bad_shared_weight", f"{group.unparsed_weight!r} is not a mapping of weights"
+            yield "max_below_used", f"{format_amount(name, used)} {name} is used, {limit}", ""
 
 
 def _role(group: ElasticGroup, node: GroupNode, old: ElasticGroup, pods: _Pods) -> Iterator[BrokenRule]:
     """Yield the rules that a change of the mark as a parent violates."""
     if old.is_parent and not group.is_parent and node.children:
-        yield "is_parent_with_children", f"{next(iter(node.children))!r} is below it"
+        yield "is_parent_with_children", f"{next(iter(node.children))!r} is below it", ""
     namespaces = (old.name, *old.namespaces)
     has_pods = (one.pod.group == old.name or one.pod.namespace in namespaces for one in pods.values())
     if group.is_parent and not old.is_parent and any(has_pods):
-        yield "is_parent_with_pods", "there are pods in the group"
+        yield "is_parent_with_pods", "there are pods in the group", ""
 
 
 def _placement(group: ElasticGroup, old: ElasticGroup | None, tree: ElasticTree) -> Iterator[BrokenRule]:
     """Yield the rules that the group violates together with its parent, siblings and children."""
-    node, above = tree.nodes.get(group.name), tree.nodes.get(parent_of(group))
+    node, above = tree.nodes.get(group.name), tree.nodes.get(group.parent)
     children = [child.group for child in node.children.values() if child.group is not None] if node else []
     parent = None if above is None or above.parent is None else above.group
     yield from _tree_ids(group, old, parent, children)
     if above is tree.root and not group.is_parent:
         return
-    if above is None:
-        yield "parent_not_found", f"there is no group {group.parent!r}"
+    if above is not None and above is not tree.root and (parent is None or not parent.is_parent):
+        yield "parent_is_not_parent", f"{above.name!r} is not marked as a parent", "parent"
         return
-    if above is not tree.root and (parent is None or not parent.is_parent):
-        yield "parent_is_not_parent", f"{above.name!r} is not marked as a parent"
-        return
-    if node is not None and above.is_below(group.name):
-        yield "cycle", f"{above.name!r} is the group itself, or below it"
+    misplacements = [*tree.misplacements(group)]
+    yield from misplacements
+    if misplacements or above is None:
         return
     yield from _names(group, parent, children)
     if not group.force_update and not group.is_root:
-        yield from _sums(group, parent, above, children)
+        yield from _sums(group, parent, above, node)
 
 
 def _tree_ids(
     group: ElasticGroup, old: ElasticGroup | None, parent: ElasticGroup | None, children: list[ElasticGroup]
 ) -> Iterator[BrokenRule]:
-    tree_id = group.tree_id or ""
-    if old is not None and tree_id != (old.tree_id or ""):
-        yield "tree_id_changed", f"the group belongs to the tree {old.tree_id or ''!r}"
-    if parent is not None and tree_id != (parent.tree_id or ""):
-        yield "tree_id_parent_mismatch", f"{parent.name!r} belongs to another tree"
+    if old is not None and group.tree_id != old.tree_id:
+        yield "tree_id_changed", f"the group belongs to the tree {old.tree_id!r}", ""
+    if parent is not None and group.tree_id != parent.tree_id:
+        yield "tree_id_parent_mismatch", f"{parent.name!r} belongs to another tree", "tree_id"
     for child in children:
-        if tree_id != (child.tree_id or ""):
-            yield "tree_id_child_mismatch", f"{child.name!r} belongs to another tree"
+        if group.tree_id != child.tree_id:
+            yield "tree_id_child_mismatch", f"{child.name!r} belongs to another tree", "tree_id"
 
 
 def _names(group: ElasticGroup, parent: ElasticGroup | None, children: list[ElasticGroup]) -> Iterator[BrokenRule]:
     """Yield the rules that are violated if the parent and the children name other resources."""
     for other in [parent, *children]:
         if other is not None and other.max.amounts.keys() != group.max.amounts.keys():
-            yield "max_keys_mismatch", f"max of {other.name!r} names other resources"
+            yield "max_keys_mismatch", f"max of {other.name!r} names other resources", "max"
     if parent is not None and not group.min.amounts.keys() <= parent.min.amounts.keys():
-        yield "min_keys_not_in_parent", f"min names resources that min of {parent.name!r} does not name"
+        yield "min_keys_not_in_parent", f"min names resources that min of {parent.name!r} does not name", "min"
     for child in children:
         if not child.min.amounts.keys() <= group.min.amounts.keys():
-            yield "min_keys_not_in_parent", f"min of {child.name!r} names resources that min does not name"
+            yield "min_keys_not_in_parent", f"min of {child.name!r} names resources that min does not name", "min"
 
 
 def _sums(
-    group: ElasticGroup, parent: ElasticGroup | None, above: GroupNode, children: list[ElasticGroup]
+    group: ElasticGroup, parent: ElasticGroup | None, above: GroupNode, node: GroupNode | None
 ) -> Iterator[BrokenRule]:
     """Yield the rules that are violated if a sum of minimums exceeds the minimum of the parent."""
     if parent is not None:
         for reason in _excesses("the group and its siblings", _min_sums(above, group), parent.min):
-            yield "siblings_min_exceeds_parent_min", f"{reason} of {parent.name!r}"
-    sums = Counter[str]()
-    for child in children:
-        sums.update(child.min.amounts)
-    for reason in _excesses("its children", sums, group.min):
-        yield "children_min_exceeds_min", reason
+            yield "siblings_min_exceeds_parent_min", f"{reason} of {parent.name!r}", "min"
+    for reason in _excesses("its children", {} if node is None else node.child_mins, group.min):
+        yield "children_min_exceeds_min", reason, "min"
 
 
 def _excesses(groups: str, sums: Mapping[str, int], minimums: Resource) -> Iterator[str]:

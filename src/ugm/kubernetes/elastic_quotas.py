@@ -17,7 +17,6 @@ from typing import Any, Final, final
 from ugm._documents.loader import Document, DocumentFormat, ReadDocument, Value
 from ugm._json_values import Json, JsonObject
 from ugm.arguments import require_instance
-from ugm.configuration import ElasticGroupConfig
 from ugm.elastic import ROOT_GROUP, ElasticGroup, GroupStatus
 from ugm.elastic.validation import refusals_of_amounts
 from ugm.errors import RequestError
@@ -82,7 +81,7 @@ def _review(manifest: Mapping[str, object]) -> tuple[ElasticGroup, list[Manifest
         "is_parent": lambda: _boolean(labels, "is-parent", default=False),
         "namespaces": lambda: _names(annotations, "namespaces"),
         "namespace": lambda: metadata.name("namespace") or "",
-        "tree_id": lambda: labels.name(f"{_PREFIX}tree-id"),
+        "tree_id": lambda: labels.name(f"{_PREFIX}tree-id") or "",
         "is_root": lambda: _boolean(labels, "is-root", default=False),
         "force_update": lambda: _boolean(labels, "allow-force-update", default=False),
         "strict_max": lambda: _resources(annotations, "max-strict-check-resource-keys"),
@@ -159,8 +158,7 @@ def _resources(annotations: Fields, annotation: str) -> tuple[str, ...]:
 def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) -> JsonObject:
     """Return the manifest of a group; with *status*, also its request, usage and runtime quota.
 
-    Reading the manifest gives an equal group, except that weights that could not be parsed are left out, and that empty
-    weights become None.
+    Reading the manifest gives an equal group, except that empty weights become None.
 
     Raises:
         RequestError: an amount is not valid in Kubernetes, or the resource ``cpu`` is named, which ugm calls ``vcore``;
@@ -170,10 +168,10 @@ def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) 
     if status is not None:
         require_instance("status", status, GroupStatus)
     labels = {
-        "parent": group.parent or ROOT_GROUP,
+        "parent": group.parent,
         "is-parent": json.dumps(group.is_parent),
         "allow-lent-resource": json.dumps(group.allow_lent),
-        "tree-id": group.tree_id,
+        "tree-id": group.tree_id or None,
         "is-root": "true" if group.is_root else None,
         "allow-force-update": "true" if group.force_update else None,
     }
@@ -234,18 +232,12 @@ class _ManifestFormat(DocumentFormat):
         group, errors = _review(_plain(data))
         for error in errors:
             document.report((*path, *error.path), "manifest-invalid", str(error))
-        for rule, reason in refusals_of_amounts(group):
+        for rule, reason, _ in refusals_of_amounts(group):
             # The other rules are applied to the configuration, which does not contain the reported usage.
             if rule == "max_below_used":
                 document.report((*path, "status", "used"), "elastic-max-below-used", reason)
         moved = {(*path, field): (*path, *at) for field, at in _MANIFEST_FIELDS.items()}
-        fields = {name: getattr(group, name) for name in ElasticGroupConfig.__dataclass_fields__}
-        try:
-            value = ElasticGroupConfig(**{**fields, "tree_id": group.tree_id or ""})
-        except RequestError as refusal:
-            document.report(path, "manifest-invalid", str(refusal))
-            return ReadDocument(None, moved, (path,))
-        return ReadDocument(value, moved, tuple((*path, *error.path) for error in errors))
+        return ReadDocument(group, moved, tuple((*path, *error.path) for error in errors))
 
 
 FORMAT: Final = _ManifestFormat()

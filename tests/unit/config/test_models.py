@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from ugm import ConfigError, Resource, load_config, parse_config
-from ugm.config import ElasticGroupConfig, dump_config, review_file
+from ugm.config import ElasticGroup, dump_config, review_file
 
 PREFIX: Final = "quota.scheduling.koordinator.sh/"
 TREE: Final = {
@@ -40,7 +40,7 @@ def problems(extensions: str) -> list[str]:
     ]
 
 
-def groups_of(text: str) -> tuple[ElasticGroupConfig, ...]:
+def groups_of(text: str) -> tuple[ElasticGroup, ...]:
     """Return the elastic groups of a configuration."""
     elastic = parse_config(text).partition().ugm.elastic
     assert elastic is not None

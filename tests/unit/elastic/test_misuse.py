@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,6 @@ from ugm.elastic import (
     GroupError,
     Pod,
     Sharer,
-    declared_group,
     share,
     status,
     verify,
@@ -46,8 +46,8 @@ def refused(call: Callable[..., object], *given: object) -> str:
         ("name", "", "pod.name '': a name is a text of 1 to 256 characters"),
         ("usage", WRONG, "pod.usage {'cpu': 1}: expected a Resource"),
         ("usage", Resource(cpu=-1), "pod.usage Resource(cpu=-1): the amount of cpu is negative"),
-        ("group", None, "pod.group None: expected a text"),
-        ("namespace", 3, "pod.namespace 3: expected a text"),
+        ("group", None, "pod.group None: expected a text of up to 256 characters"),
+        ("namespace", 3, "pod.namespace 3: expected a text of up to 256 characters"),
         ("priority", "high", "pod.priority 'high': expected an int"),
         ("started", 0.5, "pod.started 0.5: expected an int"),
         ("preemptible", 1, "pod.preemptible 1: expected True or False"),
@@ -66,20 +66,34 @@ def test_pods(quota: ElasticQuota, field: str, value: object, message: str) -> N
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("name", "", "group.name '': a name is a text of 1 to 256 characters"),
-        ("parent", None, "group.parent None: expected a text"),
-        ("max", WRONG, "group.max {'cpu': 1}: expected a Resource"),
-        ("shared_weight", 1, "group.shared_weight 1: expected a Resource or None"),
-        ("allow_lent", "false", "group.allow_lent 'false': expected True or False"),
-        ("namespaces", "ns", "group.namespaces 'ns': expected a tuple of names"),
-        ("namespaces", ("",), "group.namespaces ('',): expected a tuple of names"),
-        ("tree_id", 3, "group.tree_id 3: expected a text or None"),
+        ("parent", 3, "parent 3: expected a text"),
+        ("max", WRONG, "max {'cpu': 1}: expected a Resource"),
+        ("min", Resource(cpu=-1), "min Resource(cpu=-1): the amount of cpu is negative"),
+        ("shared_weight", 1, "shared_weight 1: expected a Resource"),
+        ("allow_lent", "false", "allow_lent 'false': expected True or False"),
+        ("namespaces", "ns", "namespaces 'ns': expected a sequence"),
+        ("tree_id", 3, "tree_id 3: expected a text"),
     ],
 )
-def test_groups(quota: ElasticQuota, field: str, value: object, message: str) -> None:
-    """A group with fields of the wrong type is refused before anything has changed."""
+def test_groups(field: str, value: object, message: str) -> None:
+    """A group with fields of the wrong type cannot be built."""
     change: Any = {field: value}
-    wrong = GROUP._replace(**change)
+
+    assert refused(lambda: replace(GROUP, **change)) == message
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("name", "", "group.name '': the elastic group has no name (allowed: 1 to 256 characters)"),
+        ("namespaces", ("",), "group.namespaces ('',): the name has 0 characters (allowed: 1 to 256)"),
+        ("tree_id", "i" * 257, f"group.tree_id {'i' * 257!r}: the name has 257 characters (allowed: up to 256)"),
+    ],
+)
+def test_names_of_groups(quota: ElasticQuota, field: str, value: object, message: str) -> None:
+    """A group with an invalid name is refused before anything has changed."""
+    change: Any = {field: value}
+    wrong = replace(GROUP, **change)
 
     for call in (quota.create, quota.update, quota.tree.put, lambda one: ElasticTree(groups=[one])):
         assert refused(call, wrong) == message
@@ -114,9 +128,8 @@ def test_functions(quota: ElasticQuota) -> None:
         (lambda: status(WRONG, "a"), "tree {'cpu': 1}: expected an ElasticTree"),
         (lambda: verify(WRONG), "tree {'cpu': 1}: expected an ElasticTree"),
         (lambda: verify(tree, expected=WRONG), "expected {'cpu': 1}: expected an ElasticTree"),
-        (lambda: declared_group(WRONG), "config {'cpu': 1}: expected an ElasticGroupConfig"),
         (lambda: quota.forget(WRONG), "pod {'cpu': 1}: there is no such pod"),
-        (lambda: quota.forget_all([WRONG]), "names {'cpu': 1}: expected a text"),
+        (lambda: quota.forget_all([WRONG]), "names {'cpu': 1}: a name is a text of 1 to 256 characters"),
     ):
         assert refused(call) == message
     with pytest.raises(RequestError, match="different names"):

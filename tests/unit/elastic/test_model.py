@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ugm import Claim, RequestError, Resource, UserGroup
-from ugm.configuration import ElasticConfig, ElasticGroupConfig
+from ugm.configuration import ElasticConfig
 from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, verify
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
 from ugm.model import SetupViolation
@@ -172,8 +172,8 @@ def test_a_failure_changes_nothing(model: ElasticModel) -> None:
 def test_only_maximums_limit_without_a_total() -> None:
     """Without a total and without nodes, every group gets its maximum, also if the sums exceed 64 bits."""
     half = 2**62
-    groups = (ElasticGroupConfig(name, max=Resource(gpu=half)) for name in ("a", "b", "c"))
-    config = ElasticConfig(groups=(*groups, ElasticGroupConfig("d", max=Resource(gpu=0, cpu=4))), unrestricted=True)
+    groups = (ElasticGroup(name, max=Resource(gpu=half)) for name in ("a", "b", "c"))
+    config = ElasticConfig(groups=(*groups, ElasticGroup("d", max=Resource(gpu=0, cpu=4))), unrestricted=True)
     model = ElasticModel.declared(config)
     model.charge(claim("outside", group="")._replace(usage=Resource(gpu=half)))
     for name in ("a", "b", "c"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -40,7 +41,7 @@ def quota(*groups: ElasticGroup, total: int = 100, rules: AdmissionRules | None 
 )
 def test_belonging(pod: Pod, belongs: str) -> None:
     """The label counts first, then the group of the namespace, then the group that lists it, then the default group."""
-    groups = [group("a")._replace(namespaces=("own", "listed")), group("b"), group("own")._replace(namespace="own")]
+    groups = [replace(group("a"), namespaces=("own", "listed")), group("b"), replace(group("own"), namespace="own")]
 
     assert quota(*groups).group_of(pod) == belongs
 
@@ -52,7 +53,7 @@ def test_pods_follow_their_group() -> None:
     one.adopt(Pod("listed", TEN, namespace="ns"))
     assert [pod.name for pod in one.pods_in(DEFAULT_GROUP)] == ["named", "listed"]
 
-    one.create(group("a")._replace(namespaces=("ns",)))
+    one.create(replace(group("a"), namespaces=("ns",)))
     assert [pod.name for pod in one.pods_in("a")] == ["named", "listed"]
     assert (one.tree.request("a"), one.tree.used("a")) == (Resource(cpu=20), TEN)
     assert one.tree.request(DEFAULT_GROUP) == Resource()

@@ -166,7 +166,7 @@ groups = st.tuples(
     st.booleans(),
     st.lists(names, unique=True).map(tuple),
     st.just("") | names,
-    st.none() | names,
+    st.just("") | names,
     st.booleans(),
     st.booleans(),
 ).map(lambda drawn: ElasticGroup(*drawn))

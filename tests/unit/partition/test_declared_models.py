@@ -12,7 +12,7 @@ from support.declared_models import BY_QUEUE, ELASTIC, GROUPS, NODES, TREE, decl
 from ugm import Claim, Partition, RequestError, Resource, UserGroup, Violation
 from ugm.configuration import (
     ElasticConfig,
-    ElasticGroupConfig,
+    ElasticGroup,
     GroupSource,
     QuotaTreeConfig,
 )
@@ -36,7 +36,7 @@ def kinds(violations: tuple[Violation, ...]) -> list[tuple[str, str, int, int]]:
 def test_invalid_models_change_nothing() -> None:
     """A configuration with a model that cannot be made is refused, and the one in force stays."""
     partition = used(Partition(declaring(elastic=ELASTIC), cluster=Resource(gpu=10)), a=3)
-    broken = ElasticConfig(groups=(ElasticGroupConfig("a", min=Resource(gpu=4), max=Resource(gpu=2)),))
+    broken = ElasticConfig(groups=(ElasticGroup("a", min=Resource(gpu=4), max=Resource(gpu=2)),))
 
     for wrong in (declaring(elastic=broken), declaring(TREE, TREE), declaring(QuotaTreeConfig())):
         with pytest.raises(RequestError, match="config"):
@@ -124,7 +124,7 @@ def test_models_of_the_program_follow() -> None:
 
 def test_changes_of_models() -> None:
     """The comparison of configurations lists changed groups and nodes with their properties."""
-    groups = (GROUPS[0], replace(GROUPS[1], max=Resource(gpu=6)), ElasticGroupConfig("c"))
+    groups = (GROUPS[0], replace(GROUPS[1], max=Resource(gpu=6)), ElasticGroup("c"))
     nodes = (NODES[0], replace(NODES[1], quota={"gpu": 4}), NODES[2])
     tree = replace(TREE, tree=replace(TREE.tree, nodes=nodes), default_group="a")
     changes = (
