@@ -82,7 +82,7 @@ class Families:
         Raises:
             RequestError: a variant is not declared, or the amount of a family is less than that of its variants.
         """
-        if not self.concern(amounts):
+        if not self.variants or not self.concern(amounts):
             return amounts
         key = amounts, assigned
         found = self._kept.get(key)

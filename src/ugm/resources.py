@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from operator import index
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
@@ -141,6 +141,10 @@ class Resource(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self.amounts)
+
+    def items(self) -> ItemsView[str, int]:
+        """Return the pairs of a name and an amount, sorted by name."""
+        return self.amounts.items()
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Resource):

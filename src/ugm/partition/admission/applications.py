@@ -47,6 +47,7 @@ __all__ = [
 #: The longest queue path, with the dots in it.
 _LONGEST_PATH: Final = MAX_DEPTH * (MAX_NAME + 1)
 _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
+_STYLES: Final[Mapping[str, GangStyle]] = {style.value: style for style in GangStyle}
 
 
 def require_submission(application_id: str, user: UserGroup, queue: str, tags: Mapping[str, str] | None) -> Submission:
@@ -103,15 +104,16 @@ def require_chosen_group(group: str | None) -> str | None:
     return group if group is None or group == "" else require_name("group", group)
 
 
-def require_gang_style(gang_style: str) -> GangStyle:
+def require_gang_style(gang_style: object) -> GangStyle:
     """Return the style of a gang.
 
     Raises:
         RequestError: the style does not exist.
     """
-    if gang_style not in tuple(GangStyle):
+    style = _STYLES.get(gang_style) if isinstance(gang_style, str) else None
+    if style is None:
         raise RequestError("gang_style", gang_style, "expected 'soft' or 'hard'")
-    return GangStyle(gang_style)
+    return style
 
 
 class ApplicationLifecycle(AdmissionPart):

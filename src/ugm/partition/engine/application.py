@@ -229,12 +229,13 @@ _OF_EVERYTHING: Final = ("node", "configuration", "budget")
 class ChangeMarks:
     """The objects that may have changed since the last `take`."""
 
-    __slots__ = ("__weakref__", "applications", "everything", "freed", "notify")
+    __slots__ = ("__weakref__", "applications", "ended", "everything", "freed", "notify")
 
     #: The changed allocations of each changed application, in the order of their last request or else first change.
     applications: dict[str, dict[str, None]]
-    #: The applications that may have freed something.
+    #: The applications that may have freed something, and the rows of those that were removed after that.
     freed: set[str]
+    ended: list[ApplicationRow]
     #: Whether queues, quotas, nodes or the configuration have changed.
     everything: bool
     #: Called, under the lock, when a waiting request may fit or a new one waits; None if no reader waits.
@@ -243,13 +244,14 @@ class ChangeMarks:
     def __init__(self) -> None:
         self.applications = {}
         self.freed = set()
+        self.ended = []
         self.everything = False
         self.notify = None
 
     def take(self) -> dict[str, dict[str, None]]:
         """Return the changed applications, and forget all marks."""
         found, self.applications, self.everything = self.applications, {}, False
-        self.freed = set()
+        self.freed, self.ended = set(), []
         return found
 
     def mark_everything(self) -> None:
@@ -267,6 +269,8 @@ class ChangeMarks:
             # Whether it runs, and in which group, follows from the changes of its allocations.
             if old is None or new is None or old.failing != new.failing:
                 self.applications.setdefault(key, {})
+            if new is None and key in self.freed:
+                self.ended.append(old)
         elif table in _OF_EVERYTHING or (table == "queue" and new is not None and new.quota != (old and old.quota)):
             self.mark_everything()
 

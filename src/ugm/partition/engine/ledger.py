@@ -97,16 +97,19 @@ class Ledger:
 
     def put(self, table: str, key: str, row: Row | None, cause: str = "") -> None:
         """Write a row, or remove it if it is None, as a change of the current operation."""
-        change: Change = _new(Change, (table, key, self.tables.by_name[table].get(key), row, cause))
+        old = self.tables.by_name[table].get(key)
+        change = _new(Change, (table, key, old, row, cause))
         self.lock.changes.append(change)
-        self.apply(change)
+        self.set_row(table, key, old, row)
         if self.readers:
             self._mark(change)
 
-    def apply(self, change: Change) -> None:
-        """Write the row of a change, and update the indexes."""
-        table, key, old, new, _ = change
-        self.tables.write(table, key, new)
+    def set_row(self, table: str, key: str, old: Any, new: Any) -> None:  # noqa: ANN401 - rows of the table
+        """Write a row in place of another one, and update the indexes; None is no row."""
+        if new is not None:
+            self.tables.by_name[table][key] = new
+        elif old is not None:
+            del self.tables.by_name[table][key]
         if table == "allocation":
             self.list_allocation(old, new)
         elif table == "application":

@@ -125,7 +125,7 @@ class PartitionState(Ledger):
         table, key, old, new, _ = change
         if table not in self.tables.by_name:
             return
-        self.apply(Change(table, key, new, old))
+        self.set_row(table, key, new, old)
         if table == "queue" and new is not None and (old is None or old.quota != new.quota):
             queue = self.tree.queues[key]
             if old is None:

@@ -68,7 +68,7 @@ class WorkOperations(PartitionParts):
         """
         traits = placeholder, priority, preemptible, duration, node, label, assign, prefer
         request = request_of(allocation_id, application_id, usage, traits)
-        return self._transactions.run(self._admission.request, request)
+        return self._transactions.change(self._admission.request, request)
 
     def allocate(
         self,
@@ -482,7 +482,7 @@ class WorkOperations(PartitionParts):
         Raises:
             RequestError: the application does not exist.
         """
-        return self._transactions.run(self._lifecycle.remove, application_id)
+        return self._transactions.change(self._lifecycle.remove, application_id)
 
     def time_out_gang(self, application_id: str) -> tuple[str, ...]:
         """Stop waiting for the gang of an application, because a timeout of the program has expired.

@@ -25,7 +25,7 @@ from ugm.partition.admission.admission import AdmissionControl
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
-from ugm.partition.rows import Allocation
+from ugm.partition.rows import Allocation, ApplicationRow
 from ugm.queues.tree import Queue, QueueTree
 from ugm.resources import Resource
 
@@ -117,10 +117,10 @@ class _Facts(NamedTuple):
     is_single: bool
 
 
-def owners_of(user: str, group: str, queue_path: str) -> list[Owner]:
+def owners_of(row: ApplicationRow) -> list[Owner]:
     """Return the owners of the limits of an application."""
-    queues = [(TrackingType.QUEUE, path) for path in ancestors(queue_path)]
-    return [(TrackingType.USER, user), (TrackingType.GROUP, group), *queues]
+    queues = [(TrackingType.QUEUE, path) for path in ancestors(row.queue_path)]
+    return [(TrackingType.USER, row.user.name), (TrackingType.GROUP, row.group or ""), *queues]
 
 
 @final
@@ -214,7 +214,7 @@ class RequestClasses:
         self._untested.is_open = True
         #: The limits that are open.
         self._open: Final[dict[BlockingLimit, None]] = {self._untested: None}
-        #: Whether a queue has requests above another one with requests; None if it is unknown.
+        #: Whether a queue with requests has others below it; None if it is unknown.
         self._is_nested: bool | None = None
         self.offered: Final[set[str]] = set()
         self.in_queue: Final[dict[str, dict[int, list[WaitingRequest]]]] = {}
@@ -227,10 +227,11 @@ class RequestClasses:
 
     @property
     def is_nested(self) -> bool:
-        """True if a queue has requests above another one with requests."""
+        """True if a queue with requests may have others below it."""
         if self._is_nested is None:
-            paths = self.in_queue
-            self._is_nested = any(above in paths and above != path for path in paths for above in ancestors(path))
+            queues = self._state.tree.queues
+            # Only a queue with applications whose configuration has changed has others below it.
+            self._is_nested = any(queues[path].children for path in self.in_queue)
         return self._is_nested
 
     # Woken requests
@@ -314,11 +315,6 @@ class RequestClasses:
         room = None if resource is None else self._models.room(kind, name, resource)
         return None if room is None or room >= requested else BlockingLimit((kind, name), size, resource=resource)
 
-    def owners(self, application_id: str) -> list[Owner]:
-        """Return the owners of the limits that an application has used when it was followed last."""
-        facts = self._facts.get(application_id)
-        return [] if facts is None else owners_of(facts.user, facts.group, facts.queue_path)
-
     def reopen(self, owners: Collection[Owner]) -> None:
         """Open the classes of the limits of some owners, of quota models, and of unknown ones, that may have room."""
         for owner in (_UNKNOWN, *owners):
@@ -342,20 +338,19 @@ class RequestClasses:
 
     def follow(self, application_id: str, request_ids: Iterable[str]) -> None:
         """Follow the changed requests of an application, or all of them if the application has changed."""
-        application, before = self._state.applications.get(application_id), self._facts.pop(application_id, None)
-        known = self._of_application.get(application_id, {})
-        if before is not None:
-            self.parts.forget(before.queue_path)
-        if application is None:
+        application, known = self._state.applications.get(application_id), self._of_application.get(application_id, {})
+        if application is not None:
+            self.parts.forget(application.row.queue_path)
+        if application is None or not application.pending:
             for name in list(known):
                 self._forget(application_id, name)
+            self._facts.pop(application_id, None)
             return
-        row, pending = application.row, application.pending
-        is_single = application.holding is not None or len(pending) > 1 or self._models.may_deny
-        path, is_running = row.queue_path, application.holding is not None
-        facts = _Facts(row.number, row.user.name, row.group or "", path, is_running, is_single)
+        row, pending, before = application.row, application.pending, self._facts.get(application_id)
+        is_running = application.holding is not None
+        is_single = is_running or len(pending) > 1 or self._models.may_deny
+        facts = _Facts(row.number, row.user.name, row.group or "", row.queue_path, is_running, is_single)
         self._facts[application_id] = facts
-        self.parts.forget(path)
         if facts != before:
             request_ids = {**known, **pending}
         for name in request_ids:

@@ -257,8 +257,7 @@ class WakeSearch:
             return False
         if waiting is not None:
             self._reservations.note_trial_grant(waiting)
-        owners = owners_of(application.row.user.name, application.row.group or "", found.queue_path)
-        self._charged.update(dict.fromkeys(owners))
+        self._charged.update(dict.fromkeys(owners_of(application.row)))
         self._woken.append(row)
         self._classes.offer(row.allocation_id)
         self._classes.block_again()
@@ -333,8 +332,9 @@ class WakeSearch:
                 classes.follow(name, application.pending)
             return True
         freed = marks.freed
-        for name in freed:
-            self._charged.update(dict.fromkeys(classes.owners(name)))
+        for row in (*marks.ended, *(one.row for one in map(self._state.applications.get, freed) if one is not None)):
+            classes.parts.forget(row.queue_path)
+            self._charged.update(dict.fromkeys(owners_of(row)))
         self._reopen()
         for name, request_ids in marks.take().items():
             classes.follow(name, request_ids)
