@@ -14,7 +14,19 @@ from typing import Any, Final
 
 import pytest
 
-from ugm import AllocationRequest, ConfigError, Decision, Partition, Resource, UserGroup, UserInQueue, parse_config
+from support.failing_models import Failing
+from ugm import (
+    AllocationRequest,
+    Claim,
+    ConfigError,
+    Decision,
+    Partition,
+    Resource,
+    UserGroup,
+    UserInQueue,
+    Violation,
+    parse_config,
+)
 from ugm.config import PartitionConfig
 
 NAMES: Final = ("gpu", "disk")
@@ -255,3 +267,34 @@ BLOCKS: Final = [
 def test_never(block: int) -> None:
     """Every denial states exactly whether waiting can help."""
     assert sum(check(seed) for seed in range(10 * block, 10 * block + 10)) > 20
+
+
+class Shelf(Failing):
+    """Three licences, which also knows what several claims need together."""
+
+    def never(self, claims: Sequence[Claim]) -> Iterator[Violation]:
+        """Return the limit if the claims need more than it."""
+        amount = sum(claim.usage["licence"] for claim in claims)
+        if amount > self.limit:
+            yield Violation("licence", "solver", "", "", "licence", self.limit, 0, amount)
+
+
+@pytest.mark.parametrize(
+    ("model", "amounts", "denied"),
+    [
+        (Failing, (3, 4, 5), [(3, 4, 4)]),
+        (Failing, (3, 3), [(3, 1, 3)]),
+        (Shelf, (1, 2), [(3, 2, 2)]),
+        (Shelf, (2, 2), [(3, 0, 4)]),
+    ],
+)
+def test_denial_of_a_gang_keeps_what_never_fits(
+    model: type[Failing], amounts: Sequence[int], denied: list[tuple[int, int, int]]
+) -> None:
+    """Of several denials by one limit of a model, the first counts, or the first for which waiting cannot help."""
+    partition = Partition(models=[model(3)])
+    partition.adopt_application("app", USERS["eve"], "root.q")
+    partition.adopt("held", "app", Resource(licence=1))
+    gang = [AllocationRequest(f"{number}", "app", Resource(licence=amount)) for number, amount in enumerate(amounts)]
+
+    assert [violation[5:] for violation in partition.allocate_all(gang).violations] == denied

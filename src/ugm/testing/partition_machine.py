@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby
 from typing import Any, ClassVar, Literal, TypeVar
 
 from hypothesis import strategies as st
@@ -33,6 +32,8 @@ from ugm.partition import AbstractPartition, ApplicationInfo, AuditReport, Confi
 from ugm.queues import Placement
 from ugm.testing.invariants import exposed_partition
 from ugm.testing.partition_model import PartitionModel
+from ugm.testing.partition_model_state import Place
+from ugm.testing.queue_model import QueueModel, upward
 from ugm.testing.strategies import (
     ALLOCATIONS,
     GROUPS,
@@ -40,119 +41,87 @@ from ugm.testing.strategies import (
     SUBMITTED,
     allocation_requests,
     full_partitions,
+    queue_paths,
     resources,
     users,
 )
-from ugm.testing.usage_model import Place, QueueModel, upward
 
-__all__ = ["PartitionMachine", "agree", "by_place", "unordered"]
-
+__all__ = ["ASKS", "PartitionMachine", "agree", "comparable", "exceeded_by", "unordered"]
 
 _T = TypeVar("_T")
-
-_QUEUES_REQUESTED: tuple[str, ...] = (
-    "",
-    "root.a",
-    "root.b",
-    "root.ab",
-    "root.a.b",
-    "Root.A.AB",
-    "b",
-    "x.y",
-    "root",
-    "no queue",
-    "root.b.a.ab",
-)
-_QUEUES_ADOPTED: tuple[str, ...] = ("root.a", "root.b", "root.b.ab", "Root.AB", "root.a.b.ab")
-_TAGS: tuple[dict[str, str], ...] = ({}, {"namespace": "ab"}, {"namespace": "b"}, {"namespace": "root.a.b"})
-TAGS = st.sampled_from(_TAGS)
-ENDINGS = st.sampled_from(("time_out_gang", "time_out_gang", "time_out_gang", "complete", "fail", "remove"))
-NODES = st.sampled_from(("n-1", "n-2", "n-3"))
-
-QUOTAS = st.sampled_from(
-    [None, None, None, *(Resource(memory=most) for most in (5, 12)), Resource({"nvidia.com/gpu": 4})]
-)
-OFFERS = resources(largest=60) | resources(("memory", "vcore", "fpga"), smallest=5, largest=60)
-#: Sometimes a resource without limits, and possibly without nodes.
-USAGES = resources() | resources(largest=3) | resources(largest=3) | resources((*RESOURCES, "fpga"))
-
-
-def _of(pool: str, otherwise: Sequence[str]) -> st.SearchStrategy[str]:
-    """Draw an id, mostly of an existing object."""
-
-    def draw(machine: PartitionMachine) -> st.SearchStrategy[str]:
-        known = sorted(getattr(machine.model, pool))
-        return _mostly(st.sampled_from(known or otherwise), st.sampled_from(otherwise))
-
-    return st.runner().flatmap(draw)
 
 
 def _mostly(frequent: st.SearchStrategy[_T], rare: st.SearchStrategy[_T]) -> st.SearchStrategy[_T]:
     return st.integers(0, 7).flatmap(lambda drawn: rare if drawn == 7 else frequent)  # noqa: PLR2004 - one in eight
 
 
-def _fresh_ask(machine: PartitionMachine) -> st.SearchStrategy[AllocationRequest]:
-    """Draw an allocation with an unused id, of an existing application."""
-    ids = [name for name in ALLOCATIONS if name not in machine.model.held] or ALLOCATIONS
-    return st.builds(
-        lambda request, allocation_id, application_id: request._replace(
-            allocation_id=allocation_id, application_id=application_id
-        ),
-        allocation_requests(USAGES),
-        st.sampled_from(ids),
-        APPLICATIONS_THERE,
-    )
-
-
-def _request(machine: PartitionMachine) -> st.SearchStrategy[AllocationRequest]:
-    """Draw an allocation; sometimes an earlier request, as schedulers repeat requests, or an arbitrary one."""
-    pending = [
-        AllocationRequest(*one[:3], *one[4:7], one.duration, one.node) for one in machine.model.entries(pending=True)
-    ]
-    again = st.sampled_from([*pending, *machine.made]) if pending or machine.made else _fresh_ask(machine)
-    return _mostly(_fresh_ask(machine) | _fresh_ask(machine) | again, allocation_requests(USAGES))
-
-
-def _placeholders(machine: PartitionMachine) -> list[str]:
-    """Return the ids of the held placeholders."""
-    return sorted(one.allocation_id for one in machine.model.entries() if one.placeholder)
-
-
-def _made_or(otherwise: Sequence[str]) -> st.SearchStrategy[str]:
-    """Draw a queue, half of the time a dynamic one."""
-    anything = st.sampled_from(otherwise)
+def _known(find: Callable[[PartitionModel], Iterable[str]], others: Sequence[str]) -> st.SearchStrategy[str]:
+    """Draw an id, mostly one that is found in the model."""
     return st.runner().flatmap(
-        lambda machine: anything | st.sampled_from(sorted(machine.model.queues.made) or otherwise)
+        lambda machine: _mostly(st.sampled_from(sorted(find(machine.model)) or others), st.sampled_from(others))
     )
 
 
-#: Queues for submissions and for adoptions.
-QUEUES_REQUESTED = _made_or(_QUEUES_REQUESTED)
-QUEUES_ADOPTED = _made_or(_QUEUES_ADOPTED)
-HOMES = st.sampled_from(_QUEUES_ADOPTED)
-APPLICATIONS_THERE = _of("applications", SUBMITTED)
-NEW_APPLICATIONS = st.runner().flatmap(
-    lambda machine: st.sampled_from([name for name in SUBMITTED if name not in machine.model.applications] or SUBMITTED)
+def _unknown(find: Callable[[PartitionModel], Iterable[str]], ids: Sequence[str]) -> st.SearchStrategy[str]:
+    """Draw an id that is not found in the model, if there is one."""
+    return st.runner().flatmap(lambda machine: st.sampled_from(sorted(set(ids).difference(find(machine.model))) or ids))
+
+
+def _or_dynamic(queues: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Draw a queue, half of the time a dynamic one."""
+    return st.runner().flatmap(lambda machine: st.sampled_from(sorted(machine.model.queues.made) or HOMES) | queues)
+
+
+HOMES: Sequence[str] = ("root.a", "root.b", "root.b.ab", "Root.AB", "root.a.b.ab")
+TAGS: Sequence[dict[str, str]] = ({}, {"namespace": "ab"}, {"namespace": "b"}, {"namespace": "root.a.b"})
+QUEUES = _or_dynamic(st.sampled_from(HOMES))
+QUEUES_REQUESTED = _or_dynamic(queue_paths() | st.sampled_from(("", "b", "x.y", "no queue")))
+GANG_STYLES = st.sampled_from(["soft", "hard"])
+NODES = st.sampled_from(("n-1", "n-2", "n-3"))
+QUOTAS = st.sampled_from([Resource(memory=5), Resource(memory=12), Resource({"nvidia.com/gpu": 4})])
+NO_QUOTA = st.none()
+OFFERS = resources(largest=60) | resources(("memory", "vcore", "fpga"), smallest=5, largest=60)
+#: Sometimes a resource without limits, and possibly without nodes.
+USAGES = resources() | resources(largest=3) | resources(largest=3) | resources((*RESOURCES, "fpga"))
+
+APPLICATIONS = _known(lambda model: model.applications, SUBMITTED)
+NEW_APPLICATIONS = _unknown(lambda model: model.applications, SUBMITTED)
+HELD = _known(lambda model: model.held, ALLOCATIONS)
+PLACEHOLDERS = _known(lambda model: [one.allocation_id for one in model.entries() if one.placeholder], ALLOCATIONS)
+#: What differs between the running allocation and that of the ledger; None if it does not run.
+DIFFERENCES = st.none() | st.fixed_dictionaries(
+    {}, optional={"application_id": APPLICATIONS, "usage": USAGES, "node": NODES | st.none()}
 )
-ALLOCATIONS_THERE = _of("held", ALLOCATIONS)
-ASKS = st.runner().flatmap(_request)
-FRESH_ASKS = st.runner().flatmap(_fresh_ask)
-GANGS = st.lists(FRESH_ASKS, max_size=3) | st.lists(ASKS, max_size=3)
 
 
-def by_place(answer: Decision | Iterable[Violation]) -> list[tuple[Place, list[Violation]]]:
-    """Return violations grouped by place; those of one place are sorted, because their order is undefined."""
-    places = groupby(_violations(answer), key=lambda violation: Place(*violation[:3]))
-    return [(place, sorted(group, key=repr)) for place, group in places]
+@st.composite
+def _asks(draw: st.DrawFn, *, fresh: bool) -> AllocationRequest:
+    """Draw a request of an existing application with an unused id; or also a repeated or an arbitrary request."""
+    machine: PartitionMachine = draw(st.runner())
+    request = draw(allocation_requests(USAGES))
+    kind = "fresh" if fresh else draw(st.sampled_from(("fresh", "fresh", "fresh", "repeated", "any")))
+    if kind == "repeated" and machine.model.held:
+        # Schedulers repeat their requests.
+        one = machine.model.held[draw(HELD.filter(machine.model.held.__contains__))]
+        return AllocationRequest(*one[:3], *one[4:7], one.duration, one.node)
+    if kind != "any":
+        new, application_id = draw(_unknown(lambda model: model.held, ALLOCATIONS)), draw(APPLICATIONS)
+        request = request._replace(allocation_id=new, application_id=application_id)
+    return request if machine.reads_clock else request._replace(duration=None)
 
 
-def unordered(answer: Decision | Iterable[Violation]) -> list[Violation]:
-    """Return violations sorted."""
-    return sorted(_violations(answer), key=repr)
+FRESH_ASKS = _asks(fresh=True)
+ASKS = _asks(fresh=False)
 
 
-def _violations(answer: Decision | Iterable[Violation]) -> Iterable[Violation]:
-    return answer.violations if isinstance(answer, Decision) else answer
+def unordered(violations: Iterable[Violation]) -> list[Violation]:
+    """Return violations sorted, because the order of the limits of one place is undefined."""
+    return sorted(violations, key=repr)
+
+
+def exceeded_by(answer: Decision | Iterable[Violation]) -> set[tuple[object, ...]]:
+    """Return the limits that a gang would exceed, without amounts."""
+    return {violation[:5] for violation in (answer.violations if isinstance(answer, Decision) else answer)}
 
 
 def agree(found: object, expected: object, what: object) -> None:
@@ -165,19 +134,33 @@ def agree(found: object, expected: object, what: object) -> None:
         raise AssertionError(f"{what}: found {found!r}, but the model says {expected!r}")
 
 
-def _compared(answer: Any) -> Any:  # noqa: ANN401 - the result of any operation
-    """Return a result without undefined parts: the order of the limits of one place, and that of ids."""
+def comparable(answer: Any) -> Any:  # noqa: ANN401 - the result of any operation
+    """Return a result without undefined parts: the order of violations and of ids."""
     match answer:
         case AuditReport():
-            return _compared(answer.differences)
+            return comparable(answer.differences)
         case Placement():
             return answer.queue_path, answer.creates
         case ApplicationInfo():
             return answer.state
-        case tuple() if isinstance(answer, Decision) or all(isinstance(one, Violation) for one in answer):
-            return by_place(answer)
-    is_ids = isinstance(answer, (tuple, list)) and all(isinstance(one, str) for one in answer)
-    return sorted(answer) if is_ids else answer
+        case Decision():
+            return unordered(answer.violations)
+        case tuple() | list() if all(isinstance(one, (str, Violation)) for one in answer):
+            return sorted(answer, key=repr)
+    return answer
+
+
+def _comparing(
+    *operations: str, compared: Callable[[Any], object] = comparable, **arguments: st.SearchStrategy[Any]
+) -> Callable[..., None]:
+    """Return a rule that calls one of several operations with drawn arguments; see `PartitionMachine.both`."""
+
+    def call(machine: PartitionMachine, operation: str, **drawn: object) -> None:
+        machine.both(operation, compared=compared, **drawn)
+
+    call.__name__ = operations[0]
+    draws: Any = {"operation": st.sampled_from(operations), **arguments}
+    return rule(**draws)(call)  # type: ignore[no-any-return,no-untyped-call]  # the names of the arguments vary
 
 
 class PartitionMachine(RuleBasedStateMachine):
@@ -195,8 +178,6 @@ class PartitionMachine(RuleBasedStateMachine):
     models: Sequence[QuotaModel]
     #: The naive model.
     model: PartitionModel
-    #: The earlier requests.
-    made: list[AllocationRequest]
     #: Created plans, applied or not.
     plans: list[tuple[ConfigPlan, PartitionConfig | None]]
     #: The results of audits.
@@ -214,16 +195,15 @@ class PartitionMachine(RuleBasedStateMachine):
         """Return the time in seconds."""
         return self.time
 
-    @initialize(config=full_partitions(), homes=st.lists(st.tuples(users(), HOMES), max_size=3))
+    @initialize(config=full_partitions(), homes=st.lists(st.tuples(users(), st.sampled_from(HOMES)), max_size=3))
     def start(self, config: PartitionConfig, homes: list[tuple[UserGroup, str]]) -> None:
         """Start with a configuration and some applications."""
-        self.made, self.plans, self.reports = [], [], []
+        self.plans, self.reports = [], []
         self.models = self.make_models()
-        self.model = PartitionModel(QueueModel(config), self.group_limits, self.make_models)
-        self.model.now = self.time
+        self.model = PartitionModel(QueueModel(config), self.group_limits, self.make_models, now=self.time)
         self.partition = self.make_partition(config, self.models)
         for application_id, (user, path) in zip(SUBMITTED, homes, strict=False):
-            self.adopt_application(application_id, user, path, gang_style="hard")
+            self.both("adopt_application", application_id, user, path, gang_style="hard")
 
     @contextmanager
     def nothing_changes(self) -> Iterator[None]:
@@ -236,7 +216,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self,
         operation: str,
         *arguments: object,
-        compared: Callable[[Any], object] = _compared,
+        compared: Callable[[Any], object] = comparable,
         **options: object,
     ) -> Any:  # noqa: ANN401 - the result of any operation
         """Call an operation of the partition and of the model, compare the results, and return that of the partition.
@@ -264,49 +244,42 @@ class PartitionMachine(RuleBasedStateMachine):
 
     # Applications
 
-    @rule(
+    # An application is placed by the rules, or rejected.
+    submit = _comparing(
+        "submit",
         application_id=NEW_APPLICATIONS,
         user=users(),
         queue=QUEUES_REQUESTED,
-        tags=TAGS,
-        quota=QUOTAS,
-        gang_style=st.sampled_from(["soft", "hard"]),
+        tags=st.sampled_from(TAGS),
+        quota=NO_QUOTA | QUOTAS,
+        gang_style=GANG_STYLES,
     )
-    def submit(self, application_id: str, user: UserGroup, queue: str, **options: Any) -> None:  # noqa: ANN401 - of each option's kind
-        """An application is placed by the rules, or rejected; a repeated submission must have the same arguments."""
-        self.both("submit", application_id, user, queue, **options)
 
-    @rule(application_id=APPLICATIONS_THERE, gang_style=st.sampled_from(["soft", "hard"]), quota=QUOTAS)
+    @rule(application_id=APPLICATIONS, gang_style=GANG_STYLES, quota=NO_QUOTA | QUOTAS)
     def submit_again(self, application_id: str, gang_style: str, quota: Resource | None) -> None:
         """A repeated submission has the same result; one with other arguments is refused."""
         known = self.model.applications.get(application_id)
         if known is not None:
-            _, user, queue, tags, *_ = known
-            self.submit(application_id, user, queue, tags=dict(tags), quota=quota, gang_style=gang_style)
+            options: dict[str, Any] = {"tags": dict(known.tags), "quota": quota, "gang_style": gang_style}
+            self.both("submit", application_id, known.user, known.queue, **options)
 
-    @rule(
+    # An application is adopted in its queue, even if the queue does not exist.
+    adopt_application = _comparing(
+        "adopt_application",
         application_id=NEW_APPLICATIONS,
         user=users(),
-        path=QUEUES_ADOPTED,
-        quota=QUOTAS,
+        queue_path=QUEUES,
+        quota=NO_QUOTA | QUOTAS,
         group=st.sampled_from(["", "", "", None, *GROUPS]),
     )
-    def adopt_application(self, application_id: str, user: UserGroup, path: str, **options: Any) -> None:  # noqa: ANN401 - of each option's kind
-        """An application is adopted in its queue, even if the queue does not exist."""
-        self.both("adopt_application", application_id, user, path, **options)
 
-    @rule(path=QUEUES_ADOPTED, quota=QUOTAS)
-    def set_queue_quota(self, path: str, quota: Resource | None) -> None:
-        """The quota of a dynamic queue may change at any time."""
-        if quota is not None:
-            self.both("set_queue_quota", path, quota)
+    # The quota of a dynamic queue may change at any time.
+    set_queue_quota = _comparing("set_queue_quota", queue_path=QUEUES, quota=QUOTAS)
 
-    @rule(application_id=APPLICATIONS_THERE, operation=ENDINGS)
-    def end(self, application_id: str, operation: str) -> None:
-        """The gang of an application times out, or the application completes, fails or is removed."""
-        self.both(operation, application_id)
+    # The gang of an application times out, or the application completes, fails or is removed.
+    end = _comparing("time_out_gang", "time_out_gang", "complete", "fail", "remove", application_id=APPLICATIONS)
 
-    @precondition(lambda self: len(self.made) > 15)  # noqa: PLR2004 - late, because no application can be submitted afterwards
+    @precondition(lambda self: len(self.model.held) > 4)  # noqa: PLR2004 - late, because no application can be submitted afterwards
     @rule(really=st.sampled_from([False, False, False, True]))
     def terminate(self, *, really: bool) -> None:
         """If the partition is terminated, all applications fail."""
@@ -315,28 +288,12 @@ class PartitionMachine(RuleBasedStateMachine):
 
     # Allocations
 
-    @rule(request=ASKS)
-    def allocate(self, request: AllocationRequest) -> None:
-        """An allocation is granted if and only if it fits all limits; a denial names all exceeded limits."""
-        self._ask("allocate", request)
-
-    @rule(request=ASKS)
-    def request(self, request: AllocationRequest) -> None:
-        """A requested allocation is pending, and is not charged."""
-        self._ask("request", request)
-
-    @rule(request=ASKS)
-    def adopt(self, request: AllocationRequest) -> None:
-        """An adopted allocation is charged, and the exceeded limits are returned."""
-        self._ask("adopt", request)
-
-    def _ask(self, operation: str, request: AllocationRequest) -> None:
-        request = self._timed(request)
-        self.made.append(request)
-        self.both(operation, **request._asdict())
-
-    def _timed(self, request: AllocationRequest) -> AllocationRequest:
-        return request if self.reads_clock else request._replace(duration=None)
+    # An allocation is granted if and only if it fits all limits; a denial names all exceeded limits.
+    allocate = _comparing("allocate", allocation_id=ASKS)
+    # A requested allocation is pending, and is not charged.
+    request = _comparing("request", allocation_id=ASKS)
+    # An adopted allocation is charged, and the exceeded limits are returned.
+    adopt = _comparing("adopt", allocation_id=ASKS)
 
     @rule(seconds=st.sampled_from([1, 30, 3600]))
     def wait(self, seconds: int) -> None:
@@ -344,141 +301,112 @@ class PartitionMachine(RuleBasedStateMachine):
         self.time += seconds
         self.model.now = self.time
 
-    @rule(gang=GANGS)
-    def allocate_all(self, gang: list[AllocationRequest]) -> None:
-        """Several allocations are granted together or not at all; a denial contains the sum of the requests."""
-        gang = list(map(self._timed, gang))
-        self.made += gang
-        self.both("allocate_all", gang, compared=unordered)
+    # Several allocations are granted together or not at all; a denial names the exceeded limits.
+    allocate_all = _comparing(
+        "allocate_all",
+        requests=st.lists(FRESH_ASKS, max_size=3) | st.lists(ASKS, max_size=3),
+        compared=exceeded_by,
+    )
 
     @rule(request=FRESH_ASKS, real=FRESH_ASKS, ends=st.booleans())
     def gang(self, request: AllocationRequest, real: AllocationRequest, *, ends: bool) -> None:
         """A placeholder is replaced by a pending allocation; then the gang times out."""
-        self.allocate(request._replace(placeholder=True))
-        self.request(real._replace(application_id=request.application_id, placeholder=False))
+        placeholder = request._replace(placeholder=True)
+        self.both("allocate", placeholder)
+        self.both("request", real._replace(application_id=request.application_id, placeholder=False))
         self.both("replace", request.allocation_id, real.allocation_id, real.usage)
         if ends:
             self.both("release", real.allocation_id)
-            self.allocate(request._replace(placeholder=True))
+            self.both("allocate", placeholder)
             self.both("time_out_gang", request.application_id)
 
-    @precondition(lambda self: bool(_placeholders(self)))
-    @rule(data=st.data(), request=FRESH_ASKS, same=st.booleans())
-    def replace_one(self, data: st.DataObject, request: AllocationRequest, *, same: bool) -> None:
-        """A placeholder is replaced by a new or a pending allocation; only the growth is checked."""
-        name = data.draw(st.sampled_from(_placeholders(self)), label="placeholder")
-        pending = [one.allocation_id for one in self.model.entries(pending=True)]
-        allocation_id = data.draw(st.sampled_from([request.allocation_id, request.allocation_id, *pending]), label="id")
-        known = self.model.held[allocation_id if allocation_id in pending else name]
-        self.both("replace", name, allocation_id, known.usage if same else request.usage)
-        self.both("replace", name, allocation_id, known.usage if same else request.usage)
-
-    @rule(
-        placeholder_id=ALLOCATIONS_THERE,
-        allocation_id=ALLOCATIONS_THERE,
-        usage=USAGES,
-        same=st.booleans(),
-    )
+    @rule(placeholder_id=PLACEHOLDERS, allocation_id=st.sampled_from(ALLOCATIONS), usage=USAGES, same=st.booleans())
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource, *, same: bool) -> None:
-        """Only placeholders can be replaced, and only by allocations that are not held."""
-        known = self.model.held.get(placeholder_id if same else allocation_id)
-        self.both("replace", placeholder_id, allocation_id, known.usage if known and same else usage)
+        """A placeholder is replaced by a new or a pending allocation; only the growth is checked."""
+        known = self.model.held.get(allocation_id) or self.model.held.get(placeholder_id)
+        for _ in range(2):
+            self.both("replace", placeholder_id, allocation_id, known.usage if known and same else usage)
 
-    @rule(allocation_id=ALLOCATIONS_THERE, usage=USAGES)
-    def resize(self, allocation_id: str, usage: Resource) -> None:
-        """A resize only checks the growth."""
-        self.both("resize", allocation_id, usage)
+    # A resize only checks the growth.
+    resize = _comparing("resize", allocation_id=HELD, usage=USAGES)
 
-    @rule(allocation_id=ALLOCATIONS_THERE, operation=st.sampled_from(["preempt", "release", "release"]))
-    def give_back(self, allocation_id: str, operation: str) -> None:
-        """A terminating allocation is charged until it is released; a second release has no effect."""
-        if self.both(operation, allocation_id) and operation == "release":
-            agree(self.partition.release(allocation_id), False, "released twice")  # noqa: FBT003 - the answer
+    # A terminating allocation is charged until it is released.
+    preempt = _comparing("preempt", allocation_id=HELD)
 
-    @precondition(lambda self: self.reads_clock)
-    @rule(allocation_id=ALLOCATIONS_THERE, duration=st.sampled_from([1, 60, 3600, 90_000, None]))
-    def renew(self, allocation_id: str, duration: int | None) -> None:
-        """A promised end moves; further quota models check a later one."""
-        self.both("renew", allocation_id, duration)
+    @rule(allocation_id=HELD)
+    def release(self, allocation_id: str) -> None:
+        """A second release has no effect."""
+        for _ in range(2):
+            self.both("release", allocation_id)
+
+    # A promised end moves; further quota models check a later one.
+    renew = precondition(lambda self: self.reads_clock)(
+        _comparing("renew", allocation_id=HELD, duration=st.sampled_from([1, 60, 3600, 90_000, None]))
+    )
 
     @precondition(lambda self: self.reads_clock)
     @rule(operation=st.sampled_from(["expire", "release_overdue"]))
     def expire(self, operation: str) -> None:
         """The allocations whose promised end has come terminate, or are released."""
-        agree(list(self.partition.overdue()), self.model.overdue(), "overdue")
-        if self.both(operation):
-            agree(getattr(self.partition, operation)(), (), "expired twice")
+        self.both("overdue", compared=list)
+        for _ in range(2):
+            self.both(operation)
 
     # The cluster
 
-    @rule(name=NODES, offers=OFFERS, operation=st.sampled_from(["add_node", "update_node"]))
-    def node(self, name: str, offers: Resource, operation: str) -> None:
-        """The quota of the root is the sum of the nodes."""
-        self.both(operation, name, offers)
-
-    @rule(name=NODES)
-    def remove_node(self, name: str) -> None:
-        """The removal of a node lowers the quota of the root, but does not evict allocations."""
-        self.both("remove_node", name)
+    # The quota of the root is the sum of the nodes.
+    node = _comparing("add_node", "update_node", name=NODES, offers=OFFERS)
+    # The removal of a node lowers the quota of the root, but does not evict allocations.
+    remove_node = _comparing("remove_node", name=NODES)
 
     # The configuration
 
-    @rule(config=full_partitions())
-    def configure(self, config: PartitionConfig) -> None:
-        """A new configuration changes limits and queues, but not usage."""
-        self.both("configure", config)
+    # A new configuration changes limits and queues, but not usage.
+    configure = _comparing("configure", config=full_partitions())
 
     @rule(config=full_partitions() | st.none())
     def plan(self, config: PartitionConfig | None) -> None:
-        """A plan contains the limits that will be exceeded and the draining queues, and does not change the state."""
+        """A plan does not change the state."""
         with self.nothing_changes():
             self.plans.append((self.partition.plan(config), config))
 
     @precondition(lambda self: self.plans)
-    @rule(data=st.data())
-    def apply(self, data: st.DataObject) -> None:
+    @rule(planned=st.runner().flatmap(lambda machine: st.sampled_from(machine.plans)))
+    def apply(self, planned: tuple[ConfigPlan, PartitionConfig | None]) -> None:
         """An applied plan has the planned effects; a plan for another configuration is refused."""
-        plan, config = data.draw(st.sampled_from(self.plans), label="plan")
-        version = self.current_version()
+        plan, config = planned
+        # What a plan that can be applied now is based on.
+        version = self.partition.plan(None).base.version
         if plan.compiled.version == version:
             with self.nothing_changes():
                 self.partition.apply(plan, confirm=True)
             return
-        if plan.base.version != version:
+        if plan.base.version != version or plan.risks:
             self.refused("apply", plan)
-            return
-        latest = self.partition.plan(config)
-        if plan.risks:
-            self.refused("apply", plan)
-        self.partition.apply(plan, confirm=True)
-        self.model.configure(config)
-        agree(
-            sorted(latest.exceeded, key=tuple.__repr__),
-            sorted(self.model.exceeded_limits(), key=tuple.__repr__),
-            "planned exceeded limits",
-        )
-        agree([tuple(one) for one in latest.draining], self.model.leaving(), "planned draining queues")
-
-    def current_version(self) -> str:
-        """Return the version of the configuration in force, which plans that can be applied now are based on."""
-        return self.partition.plan(None).base.version
+        if plan.base.version == version:
+            latest = self.partition.plan(config)
+            self.partition.apply(plan, confirm=True)
+            self.model.configure(config)
+            agree(unordered(latest.exceeded), unordered(self.model.exceeded_limits()), "planned exceeded limits")
+            agree([tuple(one) for one in latest.draining], self.model.leaving(), "planned draining queues")
 
     # Audits
 
-    @rule(data=st.data(), later=st.booleans())
-    def audit(self, data: st.DataObject, *, later: bool) -> None:
+    @rule(
+        differences=st.dictionaries(st.sampled_from(ALLOCATIONS), DIFFERENCES, max_size=3),
+        has_nodes=st.booleans(),
+        later=st.booleans(),
+    )
+    def audit(self, differences: dict[str, dict[str, Any] | None], *, has_nodes: bool, later: bool) -> None:
         """An audit finds all differences, and a reconciliation repairs those that still exist."""
-        named = data.draw(st.booleans(), label="has nodes")
         running = {
-            one.allocation_id: RunningAllocation(*one[:3], one.node if named else None) for one in self.model.entries()
+            one.allocation_id: RunningAllocation(*one[:3], one.node if has_nodes else None)
+            for one in self.model.entries()
         }
-        for name in data.draw(st.lists(st.sampled_from(ALLOCATIONS), max_size=3, unique=True), label="differ"):
-            running.pop(name, None)
-            if data.draw(st.booleans(), label="runs"):
-                application_id = data.draw(APPLICATIONS_THERE | st.just("stranger"), label="application")
-                usage = data.draw(USAGES, label="usage")
-                node = data.draw(st.none() | NODES, label="node")
-                running[name] = RunningAllocation(name, application_id, usage, node)
+        for name, changes in differences.items():
+            one = running.pop(name, RunningAllocation(name, "stranger", Resource()))
+            if changes is not None:
+                running[name] = one._replace(**changes)
         with self.nothing_changes():
             report = self.both("audit", list(running.values()))
         self.reports.append(report)
@@ -487,15 +415,14 @@ class PartitionMachine(RuleBasedStateMachine):
             left = self.partition.audit(running.values())
             agree([one for one in left.differences if one.is_application_known], [], "left after a repair")
 
-    @precondition(lambda self: self.reports)
-    @rule(data=st.data())
-    def reconcile(self, data: st.DataObject) -> None:
-        """An older report can be used for a repair."""
-        self.both("reconcile", data.draw(st.sampled_from(self.reports), label="report"))
+    # An older report can be used for a repair.
+    reconcile = precondition(lambda self: self.reports)(
+        _comparing("reconcile", report=st.runner().flatmap(lambda machine: st.sampled_from(machine.reports)))
+    )
 
     # Queries
 
-    @rule(application_id=APPLICATIONS_THERE, usage=USAGES)
+    @rule(application_id=APPLICATIONS, usage=USAGES)
     def check(self, application_id: str, usage: Resource) -> None:
         """A check returns the decision on an allocation, and does not change the state."""
         with self.nothing_changes():
@@ -503,15 +430,12 @@ class PartitionMachine(RuleBasedStateMachine):
             if decision is not None:
                 agree(self.partition.explain(application_id, usage).decision, decision, "explain")
 
-    @rule(application_id=APPLICATIONS_THERE)
+    @rule(application_id=APPLICATIONS)
     def headroom(self, application_id: str) -> None:
         """The headroom is the smallest free amount of all limits; other quota models can only reduce it."""
+        answers: list[Resource | None] = []
         with self.nothing_changes():
-            if not self.models:
-                self.both("headroom", application_id)
-                return
-            answers: list[Resource | None] = []
-            self.both("headroom", application_id, compared=answers.append)
+            self.both("headroom", application_id, compared=answers.append if self.models else comparable)
         if answers:
             found, expected = (answer or Resource() for answer in answers)
             agree([name for name in expected if name not in found or found[name] > expected[name]], [], "headroom")
@@ -524,7 +448,7 @@ class PartitionMachine(RuleBasedStateMachine):
         inner = [place for place in places if place.queue_path != ROOT]
         for cluster, counted in ((True, places), (False, inner)):
             found = self.partition.queue_headroom(path, cluster=cluster)
-            agree(found, self.model.tracked.headroom_at(counted), "queue_headroom")
+            agree(found, self.model.headroom_at(counted), "queue_headroom")
 
     # Invariants
 

@@ -29,7 +29,6 @@ from ugm.partition import (
 )
 from ugm.resources import Resource
 from ugm.testing.partition_model_state import UNASSIGNED, PartitionModelState, SubmittedApplication
-from ugm.tracking import Request
 
 __all__ = ["PartitionModel"]
 
@@ -222,25 +221,25 @@ class PartitionModel(PartitionModelState):
 
     def request(self, *request: Any, **options: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - an `AllocationRequest`
         """Add a pending allocation if limits on pending work allow it; otherwise return the exceeded limits."""
-        one = self._entry(AllocationRequest(*request, **options), _PENDING)
+        one = self._entry(_request_of(*request, **options), _PENDING)
         self._is_repeated(one)
         if one.allocation_id in self.held:
             return ()
         application = self._require_welcome(one.application_id)
-        violations = self.over_pending(application, one.usage)
+        violations = tuple(self.over_pending(application, one.usage))
         if not violations:
             self.held[one.allocation_id] = one
         return violations
 
     def allocate(self, *request: Any, **options: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - an `AllocationRequest`
         """Grant an allocation if it fits; otherwise return the exceeded limits."""
-        one = self._entry(AllocationRequest(*request, **options))
+        one = self._entry(_request_of(*request, **options))
         if self._is_repeated(one):
             return ()
         application = self._require_welcome(one.application_id)
         violations = self.exceeded(application, one.usage) + self.denied_by_models(one)
         if not violations:
-            self._grant(one)
+            self.grant(one)
         return violations
 
     def check(self, application_id: str, usage: Resource) -> tuple[Violation, ...]:
@@ -248,51 +247,37 @@ class PartitionModel(PartitionModelState):
         one = self._entry(AllocationRequest("?", application_id, usage))
         return self.exceeded(self._require_welcome(application_id), usage) + self.denied_by_models(one)
 
-    def _grant(self, one: Allocation) -> None:
-        group = self.group_of(self.applications[one.application_id])
-        self._change(one.application_id, group=group, has_run=True, running=True)
-        self.held[one.allocation_id] = one
+    def headroom(self, application_id: str) -> Resource | None:
+        """Return the smallest free amount of each limited resource; None if no limit applies."""
+        return self.headroom_at(self.limited_places(self.application(application_id)))
 
-    def allocate_all(self, allocation_requests: Iterable[AllocationRequest]) -> tuple[Violation, ...]:
-        """Grant several allocations or none, and return the exceeded limits with the sums of the requests."""
+    def allocate_all(self, requests: Iterable[AllocationRequest]) -> tuple[Violation, ...]:
+        """Grant several allocations or none, and return the exceeded limits; a limit may occur more than once."""
         wanted: dict[str, Allocation] = {}
-        for one in map(self._entry, allocation_requests):
+        for one in map(self._entry, requests):
             if not self._is_repeated(one):
                 self._require_welcome(one.application_id)
                 if wanted.setdefault(one.allocation_id, one) != one:
                     raise RequestError("requests", one.allocation_id, "the id is used twice", "id-in-use")
         coming = list(wanted.values())
-        denied = self._gang_denied_by_models(coming)
-        applications = [self.applications[one.application_id] for one in coming]
-        found = self.tracked.increase_all(
-            Request(app.queue_path, app.application_id, one.usage, app.user)
-            for one, app in zip(coming, applications, strict=True)
-        )
-        if not found and not denied:
+        violations = self.exceeded_together(coming) + self._gang_denied_by_models(coming)
+        if not violations:
             for one in coming:
-                self._grant(one)
+                self.grant(one)
             return ()
-        return self._with_never(found + denied, coming)
-
-    def _with_never(self, denied: tuple[Violation, ...], coming: Iterable[Allocation]) -> tuple[Violation, ...]:
-        """Return violations with those of limits that the allocations can never fit together."""
         claims = list(map(self.claim, coming))
         models = (model for model in self.make_models() if isinstance(model, GangModel))
-        never = {violation[:5]: violation for model in models for violation in model.never(claims)}
-        return (*(never.pop(violation[:5], violation) for violation in denied), *never.values())
+        return (*violations, *(violation for model in models for violation in model.never(claims)))
 
     def _gang_denied_by_models(self, coming: Iterable[Allocation]) -> tuple[Violation, ...]:
-        """Return the first violation of each limit, or one for which waiting cannot help."""
         counted: list[Allocation] = []
-        denied: dict[tuple[object, ...], Violation] = {}
+        denied: list[Violation] = []
         for one in coming:
             found = self.denied_by_models(one, coming=counted)
-            for violation in found:
-                if violation[:5] not in denied or (denied[violation[:5]].can_wait and not violation.can_wait):
-                    denied[violation[:5]] = violation
+            denied += found
             if not any(isinstance(violation, SetupViolation) for violation in found):
                 counted.append(one)
-        return tuple(denied.values())
+        return tuple(denied)
 
     def _counted(self, argument: str, allocation_id: str) -> Allocation:
         known = self.held.get(allocation_id)
@@ -337,14 +322,12 @@ class PartitionModel(PartitionModelState):
     def _exchange(self, old: Allocation, new: Allocation) -> tuple[Violation, ...]:
         """Replace an allocation if the growth fits, and further models grant the new one if it is larger."""
         application = self.applications[old.application_id]
-        violations = self.tracked.check_exchange(
-            application.queue_path, old.application_id, old.usage, new.usage, application.user
-        )
+        violations = self.exceeded_by_growth(application, old.usage, new.usage)
         if any(more > 0 for more in (new.usage - old.usage).values()) or new[5:] != old[5:]:
             violations += self.denied_by_models(new, leaving=[old.allocation_id])
         if not violations:
             del self.held[old.allocation_id]
-            self._grant(new)
+            self.grant(new)
         return violations
 
     def renew(self, allocation_id: str, duration: int | None) -> tuple[Violation, ...]:
@@ -389,10 +372,10 @@ class PartitionModel(PartitionModelState):
 
     def adopt(self, *request: Any, **options: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - an `AllocationRequest`
         """Charge an existing allocation, and return the exceeded limits of its places."""
-        one = self._entry(AllocationRequest(*request, **options))
+        one = self._entry(_request_of(*request, **options))
         if not self._is_repeated(one):
-            self._grant(one)
-        return tuple(self.tracked.exceeded_at(self.places(self.applications[one.application_id])))
+            self.grant(one)
+        return tuple(self.exceeded_at(self.places(self.applications[one.application_id])))
 
     # Configuration and audit
 
@@ -443,6 +426,13 @@ class PartitionModel(PartitionModelState):
             if known is not None and known.until is not None:
                 self.held[name] = self.held[name]._replace(until=known.until, duration=known.duration)
         return True
+
+
+def _request_of(allocation_id: str | AllocationRequest, *others: Any, **options: Any) -> AllocationRequest:  # noqa: ANN401 - of each field
+    """Return the request of a call, which may pass it as a whole."""
+    if isinstance(allocation_id, AllocationRequest):
+        return allocation_id
+    return AllocationRequest(allocation_id, *others, **options)
 
 
 def _agree(ledger: RunningAllocation | None, running: RunningAllocation | None) -> bool:

@@ -1,6 +1,6 @@
 """The state of a naive partition model: lists of applications and allocations, and every query computed from them.
 
-A `UsageModel` compares usage with limits and quotas, and a `QueueModel` has the queues. For each query, other quota
+A `QueueModel` has the queues, and limits are found by walking through the configuration. For each query, other quota
 models are created and charged with all allocations. Nothing is counted or cached, and no code is shared with the
 partition. `ugm.testing.PartitionModel` adds the operations that change the lists.
 
@@ -9,27 +9,35 @@ Source: Apache YuniKorn, user based resource usage tracking; user based quota en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, NamedTuple, Self
 
 from ugm._json_values import JsonObject
-from ugm.configuration import LimitExtensions
+from ugm.configuration import LimitConfig, LimitExtensions
 from ugm.decision import Violation
 from ugm.errors import RequestError
-from ugm.identity import TrackingType, UserGroup
+from ugm.identity import ROOT, WILDCARD, TrackingType, UserGroup
 from ugm.model import Claim, PendingModel, QuotaModel, ReportingModel
 from ugm.partition import Allocation, AllocationState, ApplicationInfo, ApplicationState
 from ugm.partition.config.compiled import PendingViolation
 from ugm.resources import Resource
-from ugm.testing.usage_model import Grant, Place, QueueModel, UsageModel, charged_places
+from ugm.testing.queue_model import QueueModel, upward
 
-__all__ = ["UNASSIGNED", "PartitionModelState", "SubmittedApplication"]
+__all__ = ["UNASSIGNED", "PartitionModelState", "Place", "SubmittedApplication"]
 
 _PENDING: Final = AllocationState.PENDING
 #: The group of an application that has not run yet.
 UNASSIGNED: Final = ""
 _NOTHING: Final = Resource()
+
+
+class Place(NamedTuple):
+    """A user or group in one queue, or the queue itself."""
+
+    kind: str
+    name: str
+    queue_path: str
 
 
 class SubmittedApplication(NamedTuple):
@@ -73,9 +81,21 @@ class PartitionModelState:
     #: The time, in seconds.
     now: int = 0
 
+    def copied(self) -> Self:
+        """Return a model with lists of its own."""
+        return replace(self, applications=dict(self.applications), held=dict(self.held))
+
     def keep_allocations(self, is_kept: Callable[[Allocation], bool]) -> None:
         """Remove all other allocations."""
         self.held = {name: one for name, one in self.held.items() if is_kept(one)}
+
+    def grant(self, one: Allocation) -> None:
+        """Charge an allocation; the first one assigns the group of its application."""
+        application = self.applications[one.application_id]
+        self.applications[one.application_id] = application._replace(
+            group=self.group_of(application), has_run=True, running=True
+        )
+        self.held[one.allocation_id] = one
 
     # Queries of the lists
 
@@ -99,22 +119,7 @@ class PartitionModelState:
 
     def total(self, application_id: str) -> Resource:
         """Return the usage of an application, without zeros."""
-        return sum((one.usage for one in self.entries(application_id)), Resource()).without_zeros()
-
-    def running(self) -> list[SubmittedApplication]:
-        """Return the running applications."""
-        return [application for application in self.applications.values() if application.running]
-
-    @property
-    def tracked(self) -> UsageModel:
-        """The usage and the limits of users, groups and queues, with a grant for each running application."""
-        grants = [Grant(app.queue_path, app[0], self.total(app[0]), app.user.name, app.group) for app in self.running()]
-        groups = {app[0]: app.group for app in self.applications.values() if app.group != UNASSIGNED}
-        return UsageModel(self.queues.config, self.group_limits, grants, queues=self.queues, groups=groups)
-
-    def usage(self, place: Place) -> Resource:
-        """Return the usage at a place, without zeros."""
-        return self.tracked.usage(place)
+        return _sum(self.entries(application_id))
 
     def state(self, application: SubmittedApplication) -> ApplicationState:
         """Return the state of an application."""
@@ -126,87 +131,219 @@ class PartitionModelState:
             return ApplicationState.ACCEPTED
         return ApplicationState.COMPLETING if application.has_run else ApplicationState.NEW
 
+    # Users, groups and queues
+
     def group_of(self, application: SubmittedApplication) -> str | None:
         """Return the group of an application, assigned or not yet."""
-        return self.tracked.group_for(application.queue_path, application.application_id, application.user)
+        if application.group != UNASSIGNED:
+            return application.group
+        groups = application.user.groups
+        for path in upward(application.queue_path):
+            named = [group for entry in self._entries(path) for group in entry.groups]
+            for group in named:
+                if group in groups:
+                    return group
+            if groups and WILDCARD in named:
+                return WILDCARD
+        return None
 
     def places(self, application: SubmittedApplication) -> list[Place]:
         """Return the places of the user, the group and the queues of an application, each from leaf to root."""
-        return charged_places(application.queue_path, application.user.name, self.group_of(application))
+        user, group, paths = application.user.name, self.group_of(application), upward(application.queue_path)
+        users = [Place(TrackingType.USER, user, path) for path in paths]
+        groups = [Place(TrackingType.GROUP, group, path) for path in paths if group is not None]
+        return users + groups + [Place(TrackingType.QUEUE, path, path) for path in paths]
+
+    def limited_places(self, application: SubmittedApplication) -> list[Place]:
+        """Return the places whose limits apply to an application."""
+        places, name = self.places(application), application.user.name
+        exempt = self.group_limits == "unless-user-limited" and any(
+            place.kind is TrackingType.USER and self.limit(place)[0] == name for place in places
+        )
+        return [place for place in places if not exempt or place.kind is not TrackingType.GROUP]
+
+    def charged(self, place: Place) -> list[tuple[str, SubmittedApplication]]:
+        """Return the running applications that are charged at a place."""
+        return [(name, app) for name, app in self.applications.items() if app.running and place in self.places(app)]
+
+    def running(self, place: Place) -> set[str]:
+        """Return the ids of the applications that run at a place."""
+        return {application.application_id for _, application in self.charged(place)}
+
+    def usage(self, place: Place) -> Resource:
+        """Return the usage at a place, without zeros."""
+        return _sum(one for name, _ in self.charged(place) for one in self.entries(name))
+
+    def limit(self, place: Place) -> tuple[str, LimitConfig]:
+        """Return the name in the configuration and the limit that apply at a place."""
+        if place.kind is TrackingType.QUEUE:
+            queue, allowed = self.queues.configured(place.queue_path), self.queues.allowed(place.queue_path)
+            extensions = LimitExtensions() if queue is None else queue.ugm
+            return "", LimitConfig((), (), allowed.resources, allowed.applications, ugm=extensions)
+        is_user = place.kind is TrackingType.USER
+        for wanted in (place.name, WILDCARD) if is_user else (place.name,):
+            for entry in self._entries(place.queue_path):
+                if wanted in (entry.users if is_user else entry.groups):
+                    return wanted, entry
+        return "", LimitConfig()
+
+    def _entries(self, queue_path: str) -> Sequence[LimitConfig]:
+        queue = self.queues.configured(queue_path)
+        return () if queue is None else queue.limits
+
+    def most(self, place: Place, resource: str) -> int | None:
+        """Return the limit on a resource at a place; None for no limit."""
+        resources = self.limit(place)[1].max_resources
+        # Nothing else than the resources of the nodes is available.
+        is_cluster = place.kind is TrackingType.QUEUE and place.queue_path == ROOT
+        return None if resources is None else resources.get(resource, 0 if is_cluster else None)
 
     def exceeded(self, application: SubmittedApplication, usage: Resource) -> tuple[Violation, ...]:
         """Return every limit of users, groups and queues that an additional *usage* would exceed."""
-        return self.tracked.check(application.queue_path, application.application_id, usage, application.user)
+        found: list[Violation] = []
+        for place in self.limited_places(application):
+            running = self.running(place)
+            starting = 0 if application.application_id in running else 1
+            found += self._over(place, len(running), usage, starting)
+        return tuple(found)
+
+    def exceeded_by_growth(
+        self, application: SubmittedApplication, old: Resource, new: Resource
+    ) -> tuple[Violation, ...]:
+        """Return every limit that the growth from *old* to *new* would exceed, with the usage without *old*."""
+        growth = Resource({name: more for name, more in (new - old).items() if more > 0})
+        return tuple(
+            each._replace(used=each.used - back, requested=each.requested + back)
+            for each in self.exceeded(application, growth)
+            for back in [old.get(each.resource or "", 0)]
+        )
+
+    def exceeded_together(self, coming: Iterable[Allocation]) -> tuple[Violation, ...]:
+        """Return the limits that several allocations would exceed, each checked after those before it."""
+        after = self.copied()
+        found: list[Violation] = []
+        for one in coming:
+            found += after.exceeded(after.applications[one.application_id], one.usage)
+            after.grant(one)
+        return tuple(found)
+
+    def exceeded_at(self, places: Iterable[Place]) -> Iterator[Violation]:
+        """Yield every exceeded limit of some places."""
+        for place in places:
+            yield from self._over(place, len(self.running(place)))
+
+    def _over(
+        self, place: Place, running: int, requested: Resource | None = None, starting: int = 0
+    ) -> Iterator[Violation]:
+        """Yield the limits that *requested* and *starting* applications would exceed; without a request, exceeded ones.
+
+        A quota is compared for every resource of the request, a limit of a user or group only for amounts above 0.
+        """
+        (name, limit), used = self.limit(place), self.usage(place)
+        for resource in used if requested is None else requested:
+            more, now = 0 if requested is None else requested[resource], used.get(resource, 0)
+            most = self.most(place, resource)
+            is_compared = requested is None or more or place.kind is TrackingType.QUEUE
+            if is_compared and most is not None and now + more > most:
+                yield Violation(*place, name, resource, most, now, more)
+        if (requested is None or starting) and 0 < limit.max_applications < running + starting:
+            yield Violation(*place, name, None, limit.max_applications, running, starting)
 
     def exceeded_limits(self) -> tuple[Violation, ...]:
         """Return every exceeded limit, those of further quota models last."""
+        places = {place for app in self.applications.values() if app.running for place in self.places(app)}
         models = (model for model in self.charged_models() if isinstance(model, ReportingModel))
-        own = (*self.tracked.exceeded_limits(), *self.over_pending(), *self.over_submitted())
+        own = (*self.exceeded_at(sorted(places)), *self.over_pending(), *self.over_submitted())
         return (*own, *(found for model in models for found in model.exceeded()))
+
+    def headroom_at(self, places: Sequence[Place]) -> Resource | None:
+        """Return the smallest free amount of each resource that is limited at some places; None without limits."""
+        headroom: dict[str, int] = {}
+        names = {name for place in places for name in self.limit(place)[1].max_resources or ()}
+        for place in places:
+            used = self.usage(place)
+            for name in names:
+                most = self.most(place, name)
+                if most is not None:
+                    free = most - used.get(name, 0)
+                    headroom[name] = min(free, headroom.get(name, free))
+        return Resource(headroom) if headroom else None
 
     # Pending work
 
-    def over_pending(
-        self, one: SubmittedApplication | None = None, usage: Resource = _NOTHING
-    ) -> tuple[Violation, ...]:
-        """Return every limit on pending requests that one more of an application would exceed; or is exceeded."""
-        found = list[Violation]()
+    def over_pending(self, one: SubmittedApplication | None = None, usage: Resource = _NOTHING) -> list[Violation]:
+        """Return every limit on pending requests that one more of an application would exceed, or that is exceeded."""
+        found, number = list[Violation](), 0 if one is None else 1
         for place, applications in self._submitted(one).items():
-            name, limit = self._extensions(place)
-            where = f"pending {place.kind}", place.name, place.queue_path, name
+            (name, limit), where = self.limit(place), (f"pending {place.kind}", place.name, place.queue_path)
             pending = [each for app in applications for each in self.entries(app.application_id, pending=True)]
-            number = 0 if one is None else 1
-            if limit.max_pending and len(pending) + number > limit.max_pending:
-                found.append(PendingViolation(*where, None, limit.max_pending, len(pending), number))
-            for resource, most in (limit.max_pending_resources or {}).items():
+            if 0 < limit.ugm.max_pending < len(pending) + number:
+                found.append(PendingViolation(*where, name, None, limit.ugm.max_pending, len(pending), number))
+            for resource, most in (limit.ugm.max_pending_resources or {}).items():
                 used, amount = sum(each.usage.get(resource, 0) for each in pending), usage.get(resource, 0)
                 if used + amount > most and (amount or not number):
-                    found.append(PendingViolation(*where, resource, most, used, amount))
-        return tuple(found)
+                    found.append(PendingViolation(*where, name, resource, most, used, amount))
+        return found
 
-    def over_submitted(self, one: SubmittedApplication | None = None) -> tuple[Violation, ...]:
+    def over_submitted(self, one: SubmittedApplication | None = None) -> list[Violation]:
         """Return every limit on submitted applications that one more would exceed, or that is exceeded."""
-        number = 0 if one is None else 1
-        found = list[Violation]()
+        found, number = list[Violation](), 0 if one is None else 1
         for place, known in self._submitted(one).items():
-            name, limit = self._extensions(place)
-            if limit.max_submitted and len(known) + number > limit.max_submitted:
-                where = f"submitted {place.kind}", place.name, place.queue_path, name
-                found.append(PendingViolation(*where, None, limit.max_submitted, len(known), number))
-        return tuple(found)
+            (name, limit), where = self.limit(place), (f"submitted {place.kind}", place.name, place.queue_path)
+            if 0 < limit.ugm.max_submitted < len(known) + number:
+                found.append(PendingViolation(*where, name, None, limit.ugm.max_submitted, len(known), number))
+        return found
 
     def _submitted(self, one: SubmittedApplication | None) -> dict[Place, list[SubmittedApplication]]:
         """Return the applications that count at each place of an application, or of all applications."""
-        places = {app.application_id: self.places(app) for app in self.applications.values()}
-        wanted = [place for known in places.values() for place in known] if one is None else self.places(one)
-        return {
-            place: [app for app in self.applications.values() if place in places[app.application_id]]
-            for place in wanted
-        }
+        counted: dict[Place, list[SubmittedApplication]] = {} if one is None else {at: [] for at in self.places(one)}
+        for application in self.applications.values():
+            for place in self.places(application):
+                if one is None or place in counted:
+                    counted.setdefault(place, []).append(application)
+        return counted
 
-    def _extensions(self, place: Place) -> tuple[str, LimitExtensions]:
-        """Return the limits on pending work at a place, with their name in the configuration."""
-        if place.kind is TrackingType.QUEUE:
-            queue = self.queues.configured(place.queue_path)
-            return "", LimitExtensions() if queue is None else queue.ugm
-        # An application that a group wildcard has selected is charged to the group `*`.
-        name, entry = self.tracked.entry(place)
-        return name, LimitExtensions() if entry is None else entry.ugm
-
-    def headroom(self, application_id: str) -> Resource | None:
-        """Return the smallest free amount of each limited resource; None if no limit applies."""
-        application = self.application(application_id)
-        return self.tracked.headroom(application.queue_path, application_id, application.user)
+    # The visible state
 
     def exposed(self) -> JsonObject:
         """Return the visible state in the form of `ugm.testing.exposed_partition`."""
         return {
-            **self.tracked.exposed(),
+            **self.exposed_usage(),
             "queues": [self._queue(path) for path in self.queues.paths()],
             "applications": [self._shown(self.applications[name]) for name in sorted(self.applications)],
             "allocations": [self.held[name] for name in sorted(self.held)],
             "nodes": dict(sorted(self.queues.nodes.items())),
             "over": sorted(self.exceeded_limits(), key=tuple.__repr__),
+        }
+
+    def exposed_usage(self) -> dict[str, JsonObject]:
+        """Return the users and groups in the form of `ugm.testing.exposed`."""
+        running = [app for app in self.applications.values() if app.running]
+        shown: dict[str, JsonObject] = {"users": {}, "groups": {}}
+        for name in sorted({app.user.name for app in running}):
+            mine = [app for app in running if app.user.name == name]
+            groups = {app.application_id: app.group for app in mine if app.group is not None}
+            shown["users"][name] = {"groups": groups, "queues": self._usages(TrackingType.USER, name, mine)}
+        for group in sorted({app.group for app in running if app.group is not None}):
+            mine = [app for app in running if app.group == group]
+            shown["groups"][group] = {
+                "users": sorted({app.user.name for app in mine}),
+                "applications": sorted({app.application_id for app in mine}),
+                "queues": self._usages(TrackingType.GROUP, group, mine),
+            }
+        return shown
+
+    def _usages(self, kind: TrackingType, name: str, mine: Iterable[SubmittedApplication]) -> JsonObject:
+        paths = sorted({path for app in mine for path in upward(app.queue_path)})
+        return {path: self._usage(Place(kind, name, path)) for path in paths}
+
+    def _usage(self, place: Place) -> JsonObject:
+        _, limit = self.limit(place)
+        return {
+            "usage": dict(self.usage(place)),
+            "running_applications": sorted(self.running(place)),
+            "max_resources": dict(limit.max_resources or {}) or None,
+            "max_applications": limit.max_applications,
         }
 
     def _queue(self, path: str) -> JsonObject:
@@ -220,7 +357,7 @@ class PartitionModelState:
             "max_applications": allowed.applications,
             "guaranteed": allowed.guaranteed,
             "usage": self.usage(place),
-            "running_applications": len(self.tracked.applications(place)),
+            "running_applications": len(self.running(place)),
             "applications": tuple(sorted(app[0] for app in self.applications.values() if app.queue_path == path)),
             "children": len(self.queues.children(path)),
         }
@@ -264,3 +401,7 @@ class PartitionModelState:
         """Return every limit of further quota models that denies an allocation."""
         models = self.charged_models(leaving, coming)
         return tuple(violation for model in models for violation in model.check(self.claim(one)))
+
+
+def _sum(allocations: Iterable[Allocation]) -> Resource:
+    return sum((one.usage for one in allocations), Resource()).without_zeros()

@@ -68,10 +68,10 @@ class Wrapper:
 class OneByOne(Wrapper):
     """Grants gangs one by one."""
 
-    def allocate_all(self, asks: Sequence[AllocationRequest]) -> Decision:
+    def allocate_all(self, requests: Sequence[AllocationRequest]) -> Decision:
         """Stop at the first that is denied."""
-        for ask in asks:
-            decision = self._partition.allocate_all([ask])
+        for request in requests:
+            decision = self._partition.allocate_all([request])
             if not decision:
                 return decision
         return Decision()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
 
 from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
 from ugm import (
@@ -14,8 +13,7 @@ from ugm import (
     UserGroup,
 )
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
-from ugm.testing import exposed, partitions, queue_paths, users, verify_all
-from ugm.testing.usage_model import UsageModel
+from ugm.testing import exposed, verify_all
 from ugm.tracking import ActiveLimits, EffectiveLimit, UserTracker
 from ugm.tracking.limits import Limits
 
@@ -66,6 +64,26 @@ def test_increase_all_takes_requests_before_it_locks() -> None:
 
     assert manager.increase_all(request for _ in range(2) for request in gang())
     assert seen == [None, None]
+
+
+def test_denial_of_a_gang_has_totals() -> None:
+    """A denial contains the sum of the gang; if a limit never allows the gang, those that run count as requested."""
+    limits = {
+        "root": [user("sue", memory=5, applications=2), group("dev", memory=4)],
+        "root.a": [group("dev", memory=3)],
+    }
+    manager, two = Manager(partition(limits)), Resource(memory=2)
+    manager.increase("root.a", "app-1", two, SUE)
+    gang = [Request("root.a", f"app-{number}", two, SUE) for number in (1, 2, 3)]
+
+    assert [(*each[:3], *each[4:]) for each in manager.increase_all(gang[1:]).violations] == [
+        ("user", "sue", "root", "memory", 5, 2, 4),
+        ("user", "sue", "root", None, 2, 1, 2),
+        ("group", "dev", "root.a", "memory", 3, 2, 4),
+        ("group", "dev", "root", "memory", 4, 2, 4),
+    ]
+    violations = manager.increase_all(gang).violations
+    assert [each[5:] for each in violations if each.resource is None] == [(2, 0, 3)]
 
 
 def test_configuration_of_lists() -> None:
@@ -126,15 +144,6 @@ def test_swap_reaches_every_tracker() -> None:
 
     assert not sue.increase_resource("root.a", "app-1", Resource(memory=2))
     assert sue.increase_resource("root.a", "app-1", ONE)
-
-
-@given(partitions(), queue_paths(), users())
-def test_limits_are_those_of_the_book(config: PartitionConfig, path: str, asking: UserGroup) -> None:
-    """The order of the configuration decides which limits apply, and which group is chosen."""
-    manager, model = Manager(config), UsageModel(config)
-
-    assert manager.group_for(path, "app-1", asking) == model.group_for(path, "app-1", asking)
-    assert manager.headroom(path, "app-1", asking) == model.headroom(path, "app-1", asking)
 
 
 # Changes of limits

@@ -1,0 +1,265 @@
+"""A naive model of queues: quotas, nodes and placement, computed again for each query.
+
+`QueueModel` only stores the nodes of the cluster, and the queues that are not in the configuration: dynamic queues, and
+queues that have been removed from the configuration while they had applications. It finds everything else by walking
+through the configuration from the root. It shares no code with `ugm.queues`, and expects valid arguments.
+
+Source: Apache YuniKorn, resource quota management; placement rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, final
+
+from ugm.configuration import ChildTemplate, FilterConfig, PartitionConfig, PlacementRule, QueueConfig
+from ugm.errors import RequestError
+from ugm.identity import ROOT, UserGroup
+from ugm.resources import Resource
+
+__all__ = ["QueueModel", "upward"]
+
+
+class QueueAllowance(NamedTuple):
+    """The quota of a queue: resources, applications and guaranteed resources."""
+
+    resources: Resource | None = None
+    applications: int = 0
+    guaranteed: Resource | None = None
+
+
+class DynamicQueue(NamedTuple):
+    """A queue that is not in the configuration."""
+
+    is_parent: bool
+    #: Whether it was removed from the configuration.
+    was_configured: bool
+    allowed: QueueAllowance
+    #: The quota of new queues below it.
+    template: QueueAllowance | None = None
+    #: The quota that was set for this queue.
+    quota_override: Resource | None = None
+
+
+@final
+@dataclass
+class QueueModel:
+    """The queues of one partition."""
+
+    #: The configuration in force; None for only a root queue.
+    config: PartitionConfig | None = None
+    #: The queues that are not in the configuration, by path.
+    made: dict[str, DynamicQueue] = field(default_factory=dict)
+    #: The resources of every registered node.
+    nodes: dict[str, Resource] = field(default_factory=dict)
+    #: The names of resources that any node has ever had; None before the first node.
+    offered: set[str] | None = None
+
+    # Queries
+
+    def configured(self, path: str) -> QueueConfig | None:
+        """Return the configuration of a queue."""
+        return self._named().get(path)
+
+    def _named(self) -> dict[str, QueueConfig]:
+        return {} if self.config is None else dict(self.config.root.walk())
+
+    def paths(self) -> list[str]:
+        """Return all queues, sorted."""
+        return sorted({ROOT, *self._named(), *self.made})
+
+    def children(self, path: str) -> list[str]:
+        """Return the queues directly below a queue, sorted."""
+        return [other for other in self.paths() if other.rpartition(".")[0] == path]
+
+    def nearest(self, path: str) -> str:
+        """Return the queue, or its nearest existing ancestor."""
+        return next(above for above in upward(path) if above in self.paths())
+
+    def may_have_children(self, path: str) -> bool:
+        """Return whether a queue is a parent, possibly without children."""
+        queue = self.configured(path)
+        return path == ROOT or (self.made[path].is_parent if queue is None else queue.parent)
+
+    def is_leaf(self, path: str) -> bool:
+        """Return whether a queue accepts applications."""
+        return not self.may_have_children(path)
+
+    def is_draining(self, path: str) -> bool:
+        """Return whether a queue is draining: it was removed, or its parent is draining or no longer a parent."""
+        if path not in self.made:
+            return False
+        above = path.rpartition(".")[0]
+        return self.made[path].was_configured or self.is_draining(above) or not self.may_have_children(above)
+
+    def allowed(self, path: str) -> QueueAllowance:
+        """Return the quota of a queue; the resources of the root are those of the cluster."""
+        if path in self.made:
+            made = self.made[path]
+            return made.allowed if made.quota_override is None else made.allowed._replace(resources=made.quota_override)
+        said = _allowed(self.configured(path))
+        return QueueAllowance(self.cluster(), said.applications) if path == ROOT else said
+
+    def cluster(self) -> Resource | None:
+        """Return the sum of all nodes; None before the first node."""
+        if self.offered is None:
+            return None
+        return Resource({name: sum(node.get(name, 0) for node in self.nodes.values()) for name in self.offered})
+
+    def template(self, path: str) -> QueueAllowance:
+        """Return the quota of a new queue directly below a queue."""
+        return next(filter(None, map(self.own_template, upward(path))), QueueAllowance())
+
+    def own_template(self, path: str) -> QueueAllowance | None:
+        """Return the template of a queue; None if it has none."""
+        if path in self.made:
+            return self.made[path].template
+        queue = self.configured(path)
+        return None if queue is None or queue.child_template is None else _allowed(queue.child_template)
+
+    # Placement
+
+    def place(self, user: UserGroup, requested: str, tags: Mapping[str, str]) -> str | None:
+        """Return the queue of an application; None if no rule leads to a usable queue."""
+        rules = () if self.config is None else self.config.placement_rules
+        if not rules:
+            path = _spelt(requested)
+            path = path if path is None or "." in path or path == ROOT else f"{ROOT}.{path}"
+            return path if path is not None and self._may_use(path, user, create=False) else None
+        for rule in rules:
+            path = self._found(rule, user, requested, tags)
+            if path is not None and self._may_use(path, user, create=rule.create):
+                return path
+        return None
+
+    def _found(self, rule: PlacementRule, user: UserGroup, requested: str, tags: Mapping[str, str]) -> str | None:
+        """Return the path that a rule and its parent rules lead to."""
+        if not _applies(rule.filter, user):
+            return None
+        kinds = {"provided": requested, "user": user.name, "tag": tags.get(rule.value, ""), "fixed": rule.value}
+        name = _spelt(kinds[rule.name.lower()])
+        if name is None or name == ROOT or name.startswith("root."):
+            return name
+        if rule.parent is None:
+            return f"{ROOT}.{name}"
+        above = self._found(rule.parent, user, requested, tags)
+        if above is None or (above not in self.paths() and not rule.parent.create):
+            return None
+        return None if above in self.paths() and self.is_leaf(above) else f"{above}.{name}"
+
+    def _may_use(self, path: str, user: UserGroup, *, create: bool) -> bool:
+        nearest = self.nearest(path)
+        fits = self.is_leaf(path) if nearest == path else create and not self.is_leaf(nearest)
+        return fits and not self.is_draining(nearest) and self._may_submit(nearest, user)
+
+    def _may_submit(self, path: str, user: UserGroup) -> bool:
+        queues = [queue for above in upward(path) for queue in [self.configured(above)] if queue is not None]
+        lists = [text for queue in queues for text in (queue.submit_acl, queue.admin_acl) if text]
+        return not lists or any(_lets_in(text, user) for text in lists)
+
+    # Changes
+
+    def create(self, path: str) -> None:
+        """Create a queue and its missing ancestors."""
+        template = self.template(self.nearest(path))
+        for above in upward(path):
+            if above not in self.paths():
+                is_leaf = above == path
+                self.made[above] = DynamicQueue(
+                    not is_leaf, was_configured=False, allowed=template if is_leaf else QueueAllowance()
+                )
+
+    def override_quota(self, path: str, quota: Resource | None) -> None:
+        """Set the quota of a dynamic queue."""
+        if quota and path in self.made:
+            self.made[path] = self.made[path]._replace(quota_override=quota)
+
+    def prune(self, busy: Collection[str]) -> None:
+        """Remove dynamic queues without applications in or below them."""
+        self.made = {path: queue for path, queue in self.made.items() if any(path in upward(other) for other in busy)}
+
+    def configure(self, config: PartitionConfig | None) -> None:
+        """Replace the configuration."""
+        before = self.paths()
+        for path in [path for path in before if path not in self.made and path != ROOT]:
+            allowed, template = _allowed(self.configured(path)), self.own_template(path)
+            self.made[path] = DynamicQueue(
+                self.may_have_children(path), was_configured=True, allowed=allowed, template=template
+            )
+        self.config = config
+        named = self._named()
+        self.made = {path: self.made[path] for path in before if path in self.made and path not in named}
+        for path, queue_made in self.made.items():
+            if not self.is_draining(path) and not queue_made.is_parent:
+                self.made[path] = queue_made._replace(allowed=self.template(path.rpartition(".")[0]))
+
+    def set_node(self, name: str, offers: Resource) -> None:
+        """Register a node, or change its resources."""
+        self.offered = {*(self.offered or ()), *offers}
+        self.nodes[name] = offers
+
+    def add_node(self, name: str, offers: Resource) -> None:
+        """Register a node.
+
+        Raises:
+            RequestError: the node is registered with other resources.
+        """
+        if self.nodes.get(name, offers) != offers:
+            raise RequestError("node", name, "a node of that name is registered with other resources", "id-in-use")
+        self.set_node(name, offers)
+
+    def update_node(self, name: str, offers: Resource) -> None:
+        """Change the resources of a node.
+
+        Raises:
+            RequestError: the node does not exist.
+        """
+        if name not in self.nodes:
+            raise RequestError("node", name, "there is no such node", "node-unknown")
+        self.set_node(name, offers)
+
+    def remove_node(self, name: str) -> bool:
+        """Remove a node, and return whether it existed."""
+        return self.nodes.pop(name, None) is not None
+
+
+def upward(path: str) -> list[str]:
+    """Return a path and its ancestors, from leaf to root."""
+    names = path.split(".")
+    return [".".join(names[:count]) for count in range(len(names), 0, -1)]
+
+
+def _allowed(said: QueueConfig | ChildTemplate | None) -> QueueAllowance:
+    """Return the quota in a configuration; an empty vector is no limit."""
+    if said is None:
+        return QueueAllowance()
+    return QueueAllowance(said.resources.max or None, said.max_applications, said.resources.guaranteed or None)
+
+
+def _spelt(text: str) -> str | None:
+    """Return the queue name or path in canonical form; None if the text is invalid."""
+    small = text.lower()
+    if small.startswith("root."):
+        parts = small.split(".")
+        return small if all(map(_is_name, parts[1:])) else None
+    small = small.replace(".", "_dot_")
+    return small if small == ROOT or _is_name(small) else None
+
+
+def _is_name(text: str) -> bool:
+    plain = text.isascii() and all(letter.isalnum() or letter in "_:#/@-" for letter in text)
+    return plain and text != ROOT and 0 < len(text) <= 64  # noqa: PLR2004 - the maximum length of a name
+
+
+def _applies(filtered: FilterConfig, user: UserGroup) -> bool:
+    """Return whether a filter without patterns accepts a user."""
+    nobody = not filtered.users and not filtered.groups
+    named = nobody or user.name in filtered.users or not set(filtered.groups).isdisjoint(user.groups)
+    return not named if filtered.type.lower() == "deny" else named
+
+
+def _lets_in(text: str, user: UserGroup) -> bool:
+    users, _, groups = text.partition(" ")
+    lists: Sequence[tuple[str, Sequence[str]]] = ((users, (user.name,)), (groups.strip(), user.groups))
+    return any(names == "*" or not set(names.split(",")).isdisjoint(whose) for names, whose in lists)
