@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from ugm.errors import number_text
 from ugm.identity import UserGroup
 
-__all__ = ["Json", "JsonMapping", "JsonObject", "attributes", "to_json"]
+__all__ = ["Json", "JsonMapping", "JsonObject", "Row", "attributes", "to_json"]
 
 #: None, a bool, a number, a text, a list of such values, or a dict of them with texts as keys.
 Json: TypeAlias = Any
@@ -24,6 +24,16 @@ JsonObject: TypeAlias = dict[str, Any]
 
 #: The same, to read only.
 JsonMapping: TypeAlias = Mapping[str, Any]
+
+
+class Row:
+    """A frozen dataclass that is an object in JSON, with the names of its attributes."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def to_dict(self) -> JsonObject:
+        """Return the value for JSON, with the names of its attributes."""
+        return attributes(self, self.__slots__)
 
 
 def attributes(value: object, names: Iterable[str]) -> JsonObject:

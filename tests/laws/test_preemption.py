@@ -74,7 +74,7 @@ def check_no_way_back(scene: Scene, _random: Random) -> None:
         victim = scene.world.allocations[position]
         again = PreemptionRequest("again", victim.application_id, victim.queue_path, victim.usage, victim.priority)
         world = scene.world._replace(allocations=[*rest, granted])
-        back = plan_preemption(world, again, now=10**6, within_queue=scene.within_queue)
+        back = plan_preemption(world, again._replace(within_queue=request.within_queue), now=10**6)
         assert "ask" not in [one.allocation_id for one in back.victims]
 
 
@@ -94,7 +94,7 @@ def check_more_rights_never_prevent_a_plan(scene: Scene, random: Random) -> None
             higher = request._replace(priority=request.priority + random.randint(1, 3))
         else:
             queues = [one if right == "guarantee" and one.queue_path in path else relaxed(one) for one in queues]
-        changed = Scene(scene.world._replace(queues=queues), higher, scene.within_queue)
+        changed = Scene(scene.world._replace(queues=queues), higher)
         assert changed.plan().outcome is Outcome.PLAN, right
 
 

@@ -27,16 +27,13 @@ def scene_with_nodes(seed: int, most: int) -> Scene:
         for name in random.sample(NODES, random.randint(2, 3))
     }
     world = scene.world._replace(allocations=allocations, placed=placed, nodes=nodes)
-    return Scene(world, scene.request, scene.within_queue)
+    return Scene(world, scene.request)
 
 
 def check_against_exhaustive_search(scene: Scene) -> Outcome:
     """Compare a plan with the best set of all nodes, and return its outcome."""
     plan = scene.plan()
-    on_nodes = {
-        name: ReferencePlanner(scene.world, scene.request, within_queue=scene.within_queue, node=name)
-        for name in scene.world.nodes or ()
-    }
+    on_nodes = {name: ReferencePlanner(scene.world, scene.request, name) for name in scene.world.nodes or ()}
     fitting = [name for name, reference in on_nodes.items() if reference.fits(())]
     assert bool(fitting) == (plan.outcome in {Outcome.FITS, Outcome.AWAITS_TERMINATING})
     if fitting:

@@ -27,6 +27,7 @@ def request_of(case: Mapping[str, Any]) -> PreemptionRequest:
         ask["priority"],
         ask["since"],
         ask.get("may_preempt", True),
+        case.get("options", {}).get("within_queue", False),
     )
 
 

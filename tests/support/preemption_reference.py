@@ -25,17 +25,13 @@ class ReferencePlanner:
     Args:
         world: the queues and allocations.
         request: the request.
-        within_queue: whether victims may be in the queue of the request.
         node: the node of the request and of all victims; None if nodes do not matter.
     """
 
-    def __init__(
-        self, world: World, request: PreemptionRequest, *, within_queue: bool, node: str | None = None
-    ) -> None:
+    def __init__(self, world: World, request: PreemptionRequest, node: str | None = None) -> None:
         self.node: Final = node
         self.world: Final = world
         self.request: Final = request
-        self.within_queue: Final = within_queue
         self.queues: Final[dict[str, QueueFacts]] = {one.queue_path: one for one in world.queues}
         self.path: Final = tuple(ancestors(request.queue_path))
         self.wanted: Final = dict(request.usage)
@@ -104,7 +100,7 @@ class ReferencePlanner:
             "disabled": self.policy(one.queue_path) == "disabled",
             "fence": not is_below(one.queue_path, self.fence()),
             "same_application": one.application_id == self.request.application_id,
-            "same_queue": in_leaf and not self.within_queue,
+            "same_queue": in_leaf and not self.request.within_queue,
             "priority": one.priority > self.request.priority or (in_leaf and one.priority == self.request.priority),
             "frees_nothing": not self.helps(one),
         }

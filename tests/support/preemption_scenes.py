@@ -40,15 +40,14 @@ class Scene:
 
     world: World
     request: PreemptionRequest
-    within_queue: bool
 
     def plan(self, steps: int = 10**9) -> PreemptionPlan:
         """Plan long after the request began to wait."""
-        return plan_preemption(self.world, self.request, now=10**6, within_queue=self.within_queue, steps=steps)
+        return plan_preemption(self.world, self.request, now=10**6, steps=steps)
 
     def reference(self) -> ReferencePlanner:
         """Return the exhaustive search."""
-        return ReferencePlanner(self.world, self.request, within_queue=self.within_queue)
+        return ReferencePlanner(self.world, self.request)
 
     def positions(self, plan: PreemptionPlan) -> tuple[int, ...]:
         """Return the positions of the victims of a plan."""
@@ -97,7 +96,7 @@ def drawn_scene(seed: int, most: int) -> Scene:
     queues = [facts(path) for path in (*PARENTS, *LEAVES)]
     request = PreemptionRequest("ask", "app-0", leaf, usage, random.choice((0, 1, 3, 3)))
     placed = [AllocationFacts("placed", "", random.choice(leaves), amounts(0, 2))] if random.random() < 0.2 else []
-    return Scene(World(queues, allocations, placed), request, random.random() < 0.5)
+    return Scene(World(queues, allocations, placed), request._replace(within_queue=random.random() < 0.5))
 
 
 def drawn_with_plan(seed: int, most: int) -> Iterator[Scene]:
@@ -119,7 +118,7 @@ def large_scene(seed: int) -> Scene:
         for one in queues
     ]
     allocations = [one._replace(is_terminating=False) for one in world.allocations]
-    return Scene(World(entitled, allocations, world.placed), request, scene.within_queue)
+    return Scene(World(entitled, allocations, world.placed), request)
 
 
 def drawn_with_models(kinds: str, seed: int) -> tuple[Partition, AllocationRequest]:

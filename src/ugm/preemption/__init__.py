@@ -6,13 +6,12 @@ A plan is a value that follows from queues and allocations alone, so this packag
 
 from ugm.preemption.eligibility import PreemptionProtection
 from ugm.preemption.plan import (
-    Freed,
     GuaranteeUse,
-    MissingAmount,
     Outcome,
     PlanCost,
     PreemptionPlan,
     ProtectedAllocations,
+    QueueAmount,
     Victim,
     plan_preemption,
 )
@@ -27,9 +26,7 @@ from ugm.preemption.reduction import Reduction, ReductionPlan, ReductionTimer, p
 
 __all__ = [
     "AllocationFacts",
-    "Freed",
     "GuaranteeUse",
-    "MissingAmount",
     "Outcome",
     "PlanCost",
     "PreemptionPlan",
@@ -37,6 +34,7 @@ __all__ = [
     "PreemptionProtection",
     "PreemptionRequest",
     "ProtectedAllocations",
+    "QueueAmount",
     "QueueFacts",
     "Reduction",
     "ReductionPlan",

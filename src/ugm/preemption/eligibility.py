@@ -24,10 +24,12 @@ Source: Apache YuniKorn, preemption; the differences are listed in the documenta
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cache
 from math import lcm
+from types import MappingProxyType
 from typing import Final, NamedTuple, final
 
 from ugm.preemption.queue_usage_tree import (
@@ -40,7 +42,7 @@ from ugm.preemption.queue_usage_tree import (
     QueueNode,
     QueueUsageTree,
 )
-from ugm.preemption.victim_search import Bound, Problem, Target
+from ugm.preemption.victim_search import Problem, Sum
 
 __all__ = ["PreemptionProtection", "QueueRole", "Situation"]
 
@@ -76,9 +78,6 @@ class PreemptionProtection(StrEnum):
     NOT_NEEDED = "not_needed"
 
 
-_NOTHING: Final[Mapping[str, int]] = {}
-
-
 class QueueRole(NamedTuple):
     """The facts that all allocations of a queue share."""
 
@@ -97,22 +96,15 @@ class Situation:
     Args:
         tree: the usage of all queues.
         request: the request.
-        within_queue: whether allocations in the queue of the request may be evicted.
         on_node: the amounts that are missing on the node of the plan. Every victim runs there, so the node is a level
             above the root.
     """
 
     def __init__(
-        self,
-        tree: QueueUsageTree,
-        request: PreemptionRequest,
-        *,
-        within_queue: bool,
-        on_node: Mapping[str, int] = _NOTHING,
+        self, tree: QueueUsageTree, request: PreemptionRequest, on_node: Mapping[str, int] = MappingProxyType({})
     ) -> None:
         self.tree: Final = tree
         self.request: Final = request
-        self._within_queue: Final = within_queue
         #: The queues of the request, leaf to root.
         self.path: Final = tuple(tree.nodes[request.queue_path].lineage())
         delays = (node.facts.delay for node in self.path)
@@ -155,10 +147,6 @@ class Situation:
             self.bounds[path, name] = node.above_guarantee(name)
         return QueueRole(level, PreemptionProtection.DISABLED if is_disabled else protection, (*above.bounds, *own))
 
-    def on_node(self, lacking: Mapping[str, int]) -> Situation:
-        """Return the situation on a node that lacks some amounts."""
-        return Situation(self.tree, self.request, within_queue=self._within_queue, on_node=lacking)
-
     # Rules about one allocation
 
     def protection(self, one: AllocationClass) -> tuple[PreemptionProtection, bool]:
@@ -173,10 +161,9 @@ class Situation:
             return rule, False
         helps = self.helps(role.level, usage)
         rule, is_possible = self._entitlement(role.level, helps)
-        if is_possible:
-            for path, name in role.bounds:
-                if name in helps and usage[name] > self.bounds[path, name]:
-                    return PreemptionProtection.GUARANTEE if rule is PreemptionProtection.NOT_NEEDED else rule, False
+        broken = (usage[name] > self.bounds[path, name] for path, name in role.bounds if name in helps)
+        if is_possible and any(broken):
+            return PreemptionProtection.GUARANTEE if rule is PreemptionProtection.NOT_NEEDED else rule, False
         return rule, is_possible
 
     def _own_rule(self, one: AllocationClass, role: QueueRole) -> PreemptionProtection | None:
@@ -188,7 +175,7 @@ class Situation:
         if role.policy is not None or one.is_of_requester:
             return role.policy or PreemptionProtection.SAME_APPLICATION
         is_in_leaf = one.queue_path == self.request.queue_path
-        if is_in_leaf and not self._within_queue:
+        if is_in_leaf and not self.request.within_queue:
             return PreemptionProtection.SAME_QUEUE
         is_too_high = one.priority > self.request.priority or (is_in_leaf and one.priority == self.request.priority)
         return PreemptionProtection.PRIORITY if is_too_high else None
@@ -218,29 +205,24 @@ class Situation:
     def problem(self, candidates: Candidates) -> Problem:
         """Return the choice among candidates; there are none if no set of them is permitted."""
         root, resources = self.tree.root, self.helpful[0]
-        needs: dict[Point, int] = {}
-        # The victims that count for the node of the plan are all of them, as at the root.
+        needs: Counter[Point] = Counter()
+        # The victims that count for the node of the plan are all of them, as at the root. Of two amounts, the larger
+        # one counts.
         for node, missing in zip((*self.path, root), self.missing, strict=True):
-            for name, amount in missing.items():
-                needs[node.path, name] = max(amount, needs.get((node.path, name), 0))
+            needs |= Counter({(node.path, name): amount for name, amount in missing.items()})
         claims = {claim: amount for claim, amount in self.claims.items() if amount > 0}
-        possible = candidates
-        while True:
-            candidates = possible
-            offered, supply = self.tree.supplies(candidates, resources, self.bounds)
-            unmet = {claim for claim, amount in claims.items() if supply[claim] < amount}
-            possible = {one: candidates[one] for one in candidates if unmet.isdisjoint(self._claims_of(one))}
-            if len(possible) == len(candidates):
-                break
+        offered, supply = self.tree.supplies(candidates, resources, self.bounds)
+        unmet = {claim for claim, amount in claims.items() if supply[claim] < amount}
+        candidates = {one: candidates[one] for one in candidates if unmet.isdisjoint(self._claims_of(one))}
         if any(supply[need] < amount for need, amount in needs.items()):
             return Problem((), (), {}, {}, is_strict=True)
         # The highest queue at which each resource is missing.
         highest = {name: path for path, name in needs}
         scale = lcm(*needs.values(), *claims.values())
-        targets = [Target(*need, amount, scale // amount) for need, amount in needs.items()]
-        targets += [Target(*claim, amount, scale // amount, highest[claim[1]]) for claim, amount in claims.items()]
+        targets = [Sum(*need, amount, scale // amount) for need, amount in needs.items()]
+        targets += [Sum(*claim, amount, scale // amount, highest[claim[1]]) for claim, amount in claims.items()]
         # Bounds that all candidates together do not exceed have no effect. Without them, more candidates are alike.
-        bounds = [Bound(*point, amount) for point, amount in self.bounds.items() if offered[point] > amount]
+        bounds = [Sum(*point, amount) for point, amount in self.bounds.items() if offered[point] > amount]
         kept = {name: amount for name, amount in root.kept.items() if amount}
         scale = lcm(*kept.values())
         weights = {name: scale // amount for name, amount in kept.items()}

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Final, NamedTuple, final
 
-from ugm._json_values import JsonObject, attributes
+from ugm._json_values import JsonObject, Row, attributes
 from ugm.decision import Decision
 from ugm.preemption.eligibility import PreemptionProtection, Situation
 from ugm.preemption.queue_usage_tree import AllocationFacts, PreemptionRequest, QueueNode, QueueUsageTree, World
@@ -20,13 +20,12 @@ from ugm.preemption.victim_search import DEFAULT_STEPS, Chosen, choose
 from ugm.resources import Resource, format_amount, sum_of
 
 __all__ = [
-    "Freed",
     "GuaranteeUse",
-    "MissingAmount",
     "Outcome",
     "PlanCost",
     "PreemptionPlan",
     "ProtectedAllocations",
+    "QueueAmount",
     "Victim",
     "plan_preemption",
     "plans_of_nodes",
@@ -54,19 +53,8 @@ class Outcome(StrEnum):
     NONE = "none"
 
 
-class MissingAmount(NamedTuple):
-    """The amount of a resource by which the request exceeds the maximum of a queue."""
-
-    queue_path: str
-    resource: str
-    amount: int
-
-    def __str__(self) -> str:
-        return f"queue {self.queue_path}: {format_amount(self.resource, self.amount)} {self.resource} missing"
-
-
-class Freed(NamedTuple):
-    """The amount of a missing resource that a victim frees in a queue."""
+class QueueAmount(NamedTuple):
+    """An amount of a resource in a queue: by which a request exceeds its maximum, or which a victim frees."""
 
     queue_path: str
     resource: str
@@ -89,7 +77,7 @@ class GuaranteeUse(NamedTuple):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(Row):
     """An allocation to evict."""
 
     allocation_id: str
@@ -98,15 +86,11 @@ class Victim:
     usage: Resource
     priority: int
     #: What it frees of the missing amounts, leaf to root.
-    frees: tuple[Freed, ...] = ()
+    frees: tuple[QueueAmount, ...] = ()
     #: The guarantees of its queue and of those above that the queues exceed, up to the first queue of the request.
     exceeds: tuple[GuaranteeUse, ...] = ()
     #: The guarantees that entitle the request; empty for a victim in the queue of the request.
     entitled_by: tuple[GuaranteeUse, ...] = ()
-
-    def to_dict(self) -> JsonObject:
-        """Return the victim for JSON, with the names of its attributes."""
-        return attributes(self, self.__slots__)
 
     def __str__(self) -> str:
         # A victim of a model, or of a reduction, frees all that it uses.
@@ -128,15 +112,10 @@ class ProtectedAllocations(NamedTuple):
     def __str__(self) -> str:
         return f"{len(self.allocation_ids)} of {self.queue_path} ({self.protection.replace('_', ' ')})"
 
-    def without(self, names: Iterable[str]) -> ProtectedAllocations:
-        """Return the group without some allocations."""
-        left_out = set(names)
-        return self._replace(allocation_ids=tuple(one for one in self.allocation_ids if one not in left_out))
-
 
 @final
 @dataclass(frozen=True, slots=True)
-class PlanCost:
+class PlanCost(Row):
     """The cost of a set of victims, in the order of comparison."""
 
     count: int
@@ -151,15 +130,11 @@ class PlanCost:
         """The key by which costs are compared."""
         return self.count, self.waste, self.priorities, tuple(-position for position in self.positions)
 
-    def to_dict(self) -> JsonObject:
-        """Return the cost for JSON, with the names of its attributes."""
-        return attributes(self, self.__slots__)
-
 
 def guarantee_use(node: QueueNode, resource: str, requested: int = 0) -> GuaranteeUse:
     """Return the use of a guarantee now, and without the victims but with a request."""
     guaranteed = node.facts.guaranteed.get(resource, 0)
-    return GuaranteeUse(node.path, resource, node.kept.get(resource, 0), guaranteed, node.rest(resource) + requested)
+    return GuaranteeUse(node.path, resource, node.kept[resource], guaranteed, node.rest(resource) + requested)
 
 
 @final
@@ -177,7 +152,7 @@ class PreemptionPlan:
     #: In the order of the ledger, oldest first.
     victims: tuple[Victim, ...] = ()
     #: What is missing, leaf to root.
-    missing: tuple[MissingAmount, ...] = ()
+    missing: tuple[QueueAmount, ...] = ()
     #: All other allocations, by queue and protection.
     protected: tuple[ProtectedAllocations, ...] = ()
     #: None if there are no victims.
@@ -190,11 +165,6 @@ class PreemptionPlan:
     placed: tuple[AllocationFacts, ...] = ()
     #: Whether the request was pending in the partition. Then the plan is stale once the request is withdrawn.
     is_pending: bool = False
-    #: Attributes of the request that only quota models use: whether others may evict it, and its promised duration.
-    preemptible: bool = True
-    duration: int | None = None
-    #: Whether allocations in the queue of the request could be victims.
-    within_queue: bool = False
     #: The node on which the request fits; None if the plan was made without nodes, or the request fits on none.
     node: str | None = None
     #: The free amounts of the node, as they were passed.
@@ -228,7 +198,8 @@ class PreemptionPlan:
         wait = (self.due or 0) - self.now
         yield headline(self.outcome, name, self.node, self.allocation_ids, wait=wait, due=self.due)
         yield from map(str, () if self.decision is None else self.decision.violations)
-        yield from map(str, self.missing)
+        for path, resource, amount in self.missing:
+            yield f"queue {path}: {format_amount(resource, amount)} {resource} missing"
         for resource, amount in (self.missing_on_node or {}).items():
             yield f"node {self.node!r}: {format_amount(resource, amount)} {resource} missing"
         yield from dict.fromkeys(str(use) for victim in self.victims for use in victim.entitled_by)
@@ -240,7 +211,7 @@ class PreemptionPlan:
 
 
 #: The attributes of a plan that JSON does not have.
-_INTERNAL: Final = {"placed", "protected", "is_pending", "preemptible", "duration", "within_queue", "free_on_node"}
+_INTERNAL: Final = {"placed", "protected", "is_pending", "free_on_node"}
 
 
 def headline(outcome: Outcome, request: str, node: str | None, victims: Iterable[str], **times: int | None) -> str:
@@ -261,23 +232,13 @@ _HEADS: Final = {
 }
 
 
-def plan_preemption(
-    world: World,
-    request: PreemptionRequest,
-    now: int,
-    *,
-    within_queue: bool = False,
-    blocked: Decision | None = None,
-    steps: int = DEFAULT_STEPS,
-) -> PreemptionPlan:
+def plan_preemption(world: World, request: PreemptionRequest, now: int, steps: int = DEFAULT_STEPS) -> PreemptionPlan:
     """Choose the allocations to evict for a request.
 
     Args:
         world: the queues and allocations. If it has nodes, all victims run on one of them, where the request then fits.
         request: the request.
         now: the time in seconds.
-        within_queue: whether allocations of lower priority in the queue of the request may be evicted.
-        blocked: the answer of a limit that no eviction can resolve, if there is one.
         steps: the limit of the search for the best set. It does not apply to up to 14 candidates.
 
     >>> from ugm import Resource
@@ -290,49 +251,48 @@ def plan_preemption(
       root.lab would use 2 gpu, and is guaranteed 2
       evict 'web-1' of root.web: 3 gpu
     """
-    situation = Situation(QueueUsageTree(world, request.application_id), request, within_queue=within_queue)
-    return next(plans_of_nodes(situation, now, blocked, steps))
+    situation = Situation(QueueUsageTree(world, request.application_id), request)
+    return next(plans_of_nodes(situation, now, steps=steps))
 
 
 def plans_of_nodes(
-    situation: Situation, now: int, blocked: Decision | None, steps: int = DEFAULT_STEPS
+    situation: Situation, now: int, blocked: Decision | None = None, steps: int = DEFAULT_STEPS
 ) -> Iterator[PreemptionPlan]:
     """Yield a plan with victims for each node that has one, the cheapest first; otherwise the plan without victims.
 
     Args:
         situation: the request, without a node. If its world has no nodes, there is one plan.
         now: as for `plan_preemption`.
-        blocked: as for `plan_preemption`.
+        blocked: the answer of a limit that no eviction can resolve, if there is one.
         steps: as for `plan_preemption`, for each node.
     """
     tree, request = situation.tree, situation.request
     levels = zip(situation.path, situation.missing, strict=False)
-    missing = tuple(MissingAmount(node.path, name, amount) for node, lacks in levels for name, amount in lacks.items())
+    missing = tuple(QueueAmount(node.path, name, amount) for node, lacks in levels for name, amount in lacks.items())
     plan = PreemptionPlan(request, Outcome.NONE, now, missing=missing)
     early = _plan_without_search(plan, situation, blocked)
     if early is not None:
         yield early
         return
     # Nodes often lack the same amounts.
-    situation_on = cache(situation.on_node)
-    searches = [
-        _search(situation_on(Resource(tree.lacking_on(host, request.usage))), host, steps) for host in tree.hosts
-    ]
+    situation_on = cache(partial(Situation, tree, request))
+    lacking = {host: Resource(node.lacking(node.kept, request.usage)) for host, node in tree.hosts.items()}
+    searches = [_search(situation_on(lacks), host, steps) for host, lacks in lacking.items()]
     plan = replace(plan, is_optimal=all(one.chosen.is_optimal for one in searches))
     found = [(_cost(one.situation, one.chosen.positions), one) for one in searches if one.chosen.positions]
     for cost, one in sorted(found, key=lambda pair: (*pair[0].order, pair[1].host)):
         yield _plan_with_victims(plan, one, cost)
     if not found:
-        yield replace(plan, protected=_protected(tree, searches))
+        yield replace(plan, protected=tuple(_protected(tree, searches)))
 
 
 def _plan_without_search(plan: PreemptionPlan, situation: Situation, blocked: Decision | None) -> PreemptionPlan | None:
     """Return the plan if it follows without a search."""
     tree, request, path, requested = situation.tree, situation.request, situation.path, situation.request.usage
-    later = [host for host in tree.hosts if not tree.lacking_on(host, requested)]
+    later = [host for host, node in tree.hosts.items() if not node.lacking(node.kept, requested)]
     # A decision that denies is false.
     if later and blocked is None and not any(situation.missing):
-        now = [host for host in later if not tree.lacking_on(host, requested, now=True)]
+        now = [host for host in later if not tree.hosts[host].lacking(tree.hosts[host].counted, requested)]
         fits = now and not any(node.lacking(node.counted, requested) for node in path)
         outcome = Outcome.FITS if fits else Outcome.AWAITS_TERMINATING
         host = (now or later)[0]
@@ -383,7 +343,7 @@ def _plan_with_victims(plan: PreemptionPlan, search: _NodeSearch, cost: PlanCost
         plan,
         outcome=Outcome.PLAN,
         victims=tuple(_explained(situation, one) for one in victims),
-        protected=_protected(tree, [search], cost.positions),
+        protected=tuple(_protected(tree, [search], cost.positions)),
         cost=cost,
         node=host,
         free_on_node=(tree.world.nodes or {}).get(host or ""),
@@ -401,13 +361,12 @@ def _explained(situation: Situation, facts: AllocationFacts) -> Victim:
     level = situation.roles[leaf.path].level
     helps = situation.helps(level, usage)
     missing = list(zip(path, situation.missing, strict=False))[level:]
-    frees = [Freed(node.path, name, usage[name]) for node, names in missing for name in names if usage.get(name)]
+    frees = [QueueAmount(node.path, name, usage[name]) for node, names in missing for name in names if usage.get(name)]
     # A queue without a guarantee exceeds one of 0; it is listed only if it is the leaf.
     side = [(one, name) for one in leaf.lineage() if one not in path for name in helps]
     exceeds = [guarantee_use(one, name) for one, name in side if one is leaf or name in one.facts.guaranteed]
-    nodes, requested = situation.tree.nodes, situation.request.usage
-    claims = situation.claims_to(level, helps)
-    entitled_by = [guarantee_use(nodes[queue_path], name, requested[name]) for queue_path, name in claims]
+    claims = ((situation.tree.nodes[claimant], name) for claimant, name in situation.claims_to(level, helps))
+    entitled_by = [guarantee_use(node, name, situation.request.usage[name]) for node, name in claims]
     return Victim(*facts[:5], tuple(frees), tuple(exceeds), tuple(entitled_by))
 
 
@@ -417,18 +376,16 @@ _OTHER_NODE: Final = PreemptionProtection.OTHER_NODE, PreemptionProtection.TERMI
 
 def _protected(
     tree: QueueUsageTree, searches: Sequence[_NodeSearch], victims: Iterable[int] = ()
-) -> tuple[ProtectedAllocations, ...]:
-    """Return the allocations that are no victims, by queue and protection, with those of nodes without a search."""
+) -> Iterator[ProtectedAllocations]:
+    """Yield the allocations that are no victims, by queue and protection, with those of nodes without a search."""
     found: dict[tuple[str, PreemptionProtection], list[int]] = {}
     searched = {search.host: search.rules for search in searches}
     for host, classes in tree.classes.items():
         elsewhere = [_OTHER_NODE[one.is_terminating] for one in classes]
         for one, positions, rule in zip(classes, classes.values(), searched.get(host, elsewhere), strict=True):
             found.setdefault((one.queue_path, rule), []).extend(positions)
-    others = ((key, sorted(set(positions).difference(victims))) for key, positions in sorted(found.items()))
-    allocations = tree.world.allocations
-    return tuple(
-        ProtectedAllocations(path, rule, tuple([allocations[position].allocation_id for position in positions]))
-        for (path, rule), positions in others
-        if positions
-    )
+    for (path, rule), positions in sorted(found.items()):
+        others = map(tree.world.allocations.__getitem__, sorted(set(positions).difference(victims)))
+        names = tuple([one.allocation_id for one in others])
+        if names:
+            yield ProtectedAllocations(path, rule, names)

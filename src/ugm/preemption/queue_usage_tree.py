@@ -9,7 +9,6 @@ the candidates of a class, the youngest is evicted first.
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,6 +94,11 @@ class PreemptionRequest(NamedTuple):
     since: int = 0
     #: Whether allocations may be evicted for it.
     may_preempt: bool = True
+    #: Whether allocations of lower priority in its own queue may be evicted.
+    within_queue: bool = False
+    #: Attributes that only quota models use: whether others may evict it, and its promised duration in seconds.
+    preemptible: bool = True
+    duration: int | None = None
 
 
 @final
@@ -138,19 +142,23 @@ Candidates: TypeAlias = Mapping[AllocationClass, Sequence[int]]
 @final
 @dataclass(slots=True, eq=False)
 class QueueNode:
-    """A queue with its usage."""
+    """A queue with its usage; or a node of the cluster, whose maximum is its free amount.
 
+    The usage of a node is that of placed requests, and less that of terminating allocations where they do not count.
+    """
+
+    #: Of a node, its name.
     path: str
     facts: QueueFacts
     parent: QueueNode | None
     #: Sorted by path.
     children: list[QueueNode] = field(default_factory=list)
     #: The usage in and below the queue without terminating allocations, with placed requests.
-    kept: dict[str, int] = field(default_factory=dict)
+    kept: Counter[str] = field(default_factory=Counter)
     #: The same with terminating allocations.
-    counted: dict[str, int] = field(default_factory=dict)
+    counted: Counter[str] = field(default_factory=Counter)
     #: The part of the kept usage that the victims of a plan free.
-    freed: dict[str, int] = field(default_factory=dict)
+    freed: Counter[str] = field(default_factory=Counter)
 
     def lineage(self) -> Iterator[QueueNode]:
         """Yield the queue and the queues above it, leaf to root."""
@@ -161,16 +169,16 @@ class QueueNode:
 
     def rest(self, resource: str) -> int:
         """Return the kept amount without what victims free."""
-        return self.kept.get(resource, 0) - self.freed.get(resource, 0)
+        return self.kept[resource] - self.freed[resource]
 
     def above_guarantee(self, resource: str) -> int:
         """Return the amount above the guarantee that victims leave; negative if the queue uses less."""
         return self.rest(resource) - self.facts.guaranteed.amounts.get(resource, 0)
 
     def excess(self) -> dict[str, int]:
-        """Return the amounts above the maximum that victims leave."""
-        names = self.kept if self.facts.is_closed else self.facts.maximum.amounts
-        return self.lacking({name: self.rest(name) for name in names}, dict.fromkeys(names, 0))
+        """Return the amounts above the maximum that victims leave, for resources that the maximum names."""
+        maximum = self.facts.maximum.amounts
+        return {name: self.rest(name) - most for name, most in maximum.items() if self.rest(name) > most}
 
     def lacking(self, used: Mapping[str, int], requested: Mapping[str, int]) -> dict[str, int]:
         """Return the amounts by which *used* and *requested* exceed the maximum, for requested resources."""
@@ -202,62 +210,58 @@ class QueueUsageTree:
             if parent is not None:
                 parent.children.append(node)
         self.root: Final = next(iter(self.nodes.values()))
-        #: The candidate nodes; None stands for all nodes if they do not matter.
-        self.hosts: Final[Sequence[str | None]] = [None] if world.nodes is None else sorted(world.nodes)
-        #: By candidate node, the free amounts without those of placed requests: now, and once terminating allocations
-        #: are released.
-        self._free: Final = {name: (dict(free), dict(free)) for name, free in (world.nodes or {}).items()}
+        #: The candidate nodes by name; if nodes do not matter, None with one that lacks nothing.
+        self.hosts: Final[dict[str | None, QueueNode]] = {
+            name: QueueNode(name, QueueFacts(name, free, is_closed=True), None)
+            for name, free in sorted((world.nodes or {}).items())
+        }
+        if world.nodes is None:
+            self.hosts[None] = QueueNode("", QueueFacts(""), None)
         #: By candidate node, and with None for all others: the positions of each class in the ledger, oldest first.
-        #: An array, because the garbage collector does not visit it.
-        self.classes: Final[dict[str | None, dict[AllocationClass, array[int]]]] = {None: {}}
-        self._classify(application_id)
-        self._sum_up()
+        self.classes: Final[dict[str | None, dict[AllocationClass, list[int]]]] = {
+            name: {} for name in (None, *self.hosts)
+        }
+        self._sum_up(application_id)
 
-    def _classify(self, application_id: str | None) -> None:
+    def _sum_up(self, application_id: str | None) -> None:
         classes, others, new = self.classes, self.classes[None], tuple.__new__
-        classes.update({name: {} for name in self._free})
         for position, facts in enumerate(self.world.allocations):
             _, application, path, usage, *traits, host, _ = facts
             # `AllocationClass(...)` takes twice as long.
             one = new(AllocationClass, (path, usage, application == application_id, *traits))
-            classes.get(host, others).setdefault(one, array("q")).append(position)
-
-    def _sum_up(self) -> None:
-        for host, classes in self.classes.items():
-            for one, positions in classes.items():
+            classes.get(host, others).setdefault(one, []).append(position)
+        for host, members in classes.items():
+            for one, positions in members.items():
                 node, amounts, count = self.nodes[one.queue_path], one.usage.amounts, len(positions)
                 add_amounts(node.counted, amounts, count)
                 if not one.is_terminating:
                     add_amounts(node.kept, amounts, count)
-                elif host is not None:
-                    add_amounts(self._free[host][1], amounts, count)
+                elif host in self.hosts:
+                    add_amounts(self.hosts[host].kept, amounts, -count)
         for placed in self.world.placed:
-            add_amounts(self.nodes[placed.queue_path].counted, placed.usage.amounts)
-            add_amounts(self.nodes[placed.queue_path].kept, placed.usage.amounts)
-            for free in self._free.get(placed.node or "", ()):
-                add_amounts(free, placed.usage.amounts, -1)
+            for node in filter(None, (self.nodes[placed.queue_path], self.hosts.get(placed.node))):
+                add_amounts(node.counted, placed.usage.amounts)
+                add_amounts(node.kept, placed.usage.amounts)
         for node in reversed(self.nodes.values()):
             if node.parent is not None:
                 add_amounts(node.parent.kept, node.kept)
                 add_amounts(node.parent.counted, node.counted)
 
-    def supplies(
-        self, candidates: Candidates, resources: Iterable[str], bounds: Mapping[Point, int]
-    ) -> tuple[Sums, Sums]:
+    def supplies(self, candidates: Candidates, names: Iterable[str], bounds: Mapping[Point, int]) -> tuple[Sums, Sums]:
         """Return what candidates use in and below each queue, and what they can free within bounds.
 
         Args:
             candidates: the allocations that may be victims.
-            resources: the resources that count.
+            names: the resources that count.
             bounds: by queue path and resource, the amounts that may be freed in and below a queue.
         """
         offered: Sums = Counter()
         for one, positions in candidates.items():
-            for name in resources:
+            for name in names:
                 offered[one.queue_path, name] += len(positions) * one.usage.amounts.get(name, 0)
         supply = offered.copy()
         for path, node in reversed(self.nodes.items()):
-            for name in resources:
+            for name in names:
                 supply[path, name] = min(supply[path, name], max(0, bounds.get((path, name), supply[path, name])))
                 if node.parent is not None:
                     offered[node.parent.path, name] += offered[path, name]
@@ -269,19 +273,8 @@ class QueueUsageTree:
         for node in self.nodes[queue_path].lineage():
             add_amounts(node.freed, usage, sign)
 
-    def lacking_on(self, host: str | None, requested: Mapping[str, int], *, now: bool = False) -> dict[str, int]:
-        """Return the requested amounts that a node lacks now, or once the terminating allocations are released.
 
-        None stands for the whole cluster, which lacks nothing.
-        """
-        if host is None:
-            return {}
-        free = self._free[host][0 if now else 1]
-        lacking = ((name, amount - free.get(name, 0)) for name, amount in requested.items())
-        return {name: amount for name, amount in lacking if amount > 0}
-
-
-def add_amounts(total: dict[str, int], amounts: Mapping[str, int], count: int = 1) -> None:
+def add_amounts(total: Counter[str], amounts: Mapping[str, int], count: int = 1) -> None:
     """Add amounts to a total, *count* times."""
     for name, amount in amounts.items():
-        total[name] = total.get(name, 0) + count * amount
+        total[name] += count * amount

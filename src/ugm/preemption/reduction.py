@@ -20,17 +20,18 @@ from dataclasses import dataclass, replace
 from math import lcm
 from typing import Final, NamedTuple, final
 
-from ugm._json_values import JsonObject, attributes
+from ugm._json_values import JsonObject, Row
 from ugm.identity import is_below
 from ugm.preemption.eligibility import PreemptionProtection
 from ugm.preemption.plan import Victim, guarantee_use
 from ugm.preemption.queue_usage_tree import AllocationFacts, Candidates, Point, QueueNode, QueueUsageTree, Sums, World
-from ugm.preemption.victim_search import DEFAULT_STEPS, Bound, Problem, Target, choose
+from ugm.preemption.victim_search import DEFAULT_STEPS, Problem, Sum, choose
 from ugm.resources import Resource
 
 __all__ = ["Reduction", "ReductionPlan", "ReductionTimer", "plan_reductions"]
 
-_GUARANTEE: Final = PreemptionProtection.GUARANTEE
+#: The rule that prevents a larger target, by whether preemptible allocations are left.
+_PREVENTING: Final = PreemptionProtection.NOT_PREEMPTIBLE, PreemptionProtection.GUARANTEE
 
 
 class ReductionTimer(NamedTuple):
@@ -53,7 +54,7 @@ class ReductionTimer(NamedTuple):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Reduction:
+class Reduction(Row):
     """The reduction of one due queue."""
 
     queue_path: str
@@ -70,14 +71,10 @@ class Reduction:
     #: The rule that prevents a larger target, by resource: ``guarantee`` or ``not_preemptible``.
     prevented: Mapping[str, str]
 
-    def to_dict(self) -> JsonObject:
-        """Return the reduction for JSON."""
-        return attributes(self, self.__slots__)
-
 
 @final
 @dataclass(frozen=True, slots=True)
-class ReductionPlan:
+class ReductionPlan(Row):
     """The allocations to evict so that queues are within their maxima; true if there are any."""
 
     now: int
@@ -92,10 +89,6 @@ class ReductionPlan:
 
     def __bool__(self) -> bool:
         return bool(self.victims)
-
-    def to_dict(self) -> JsonObject:
-        """Return the plan for JSON."""
-        return attributes(self, ("now", "queues", "victims", "is_optimal"))
 
     def __str__(self) -> str:
         return "\n".join(self._lines()) or "no queue is due"
@@ -173,7 +166,17 @@ class _Planner:
             for name in excess
             if name in queue.facts.guaranteed
         }
-        reduction = self._reduction(node, timer, candidates, guarantees)
+        offered, supply = self._tree.supplies(candidates, excess, guarantees)
+        target = {
+            name: min(amount, supply[node.path, name], *(max(0, one.above_guarantee(name)) for one in node.lineage()))
+            for name, amount in excess.items()
+        }
+        prevented = {
+            name: _PREVENTING[target[name] < offered[node.path, name]] for name in excess if target[name] < excess[name]
+        }
+        due, shares = timer.since + node.facts.reduction_delay, _leaf_shares(node, target, offered, supply)
+        amounts = Resource(excess), Resource(target), shares, Resource()
+        reduction = Reduction(node.path, timer.since, due, *amounts, prevented)
         chosen = choose(self._problem(reduction, candidates, guarantees), self._steps)
         self.is_optimal = self.is_optimal and chosen.is_optimal
         for position in chosen.positions or ():
@@ -181,40 +184,17 @@ class _Planner:
             self._tree.free(one.queue_path, one.usage)
         return reduction
 
-    def _reduction(
-        self, node: QueueNode, timer: ReductionTimer, candidates: Candidates, guarantees: Mapping[Point, int]
-    ) -> Reduction:
-        """Divide the excess of a queue among the leaves."""
-        excess = node.excess()
-        offered, supply = self._tree.supplies(candidates, excess, guarantees)
-        target: dict[str, int] = {}
-        shares: dict[str, dict[str, int]] = {}
-        prevented: dict[str, str] = {}
-        for name, amount in excess.items():
-            above = [max(0, queue.above_guarantee(name)) for queue in node.lineage()]
-            target[name] = min(amount, supply[node.path, name], *above)
-            if target[name] < amount:
-                is_any_left = target[name] < offered[node.path, name]
-                prevented[name] = _GUARANTEE if is_any_left else PreemptionProtection.NOT_PREEMPTIBLE
-            for path, share in _shares(node, name, target[name], offered, supply).items():
-                shares.setdefault(path, {})[name] = share
-        amounts = {path: Resource(share) for path, share in sorted(shares.items())}
-        due = timer.since + node.facts.reduction_delay
-        return Reduction(
-            node.path, timer.since, due, Resource(excess), Resource(target), amounts, Resource(), prevented
-        )
-
     def _problem(self, reduction: Reduction, candidates: Candidates, guarantees: Mapping[Point, int]) -> Problem:
         """Return the choice of victims, whose costs are parts of the excess on a common scale of integers."""
         excess, shares = reduction.excess, reduction.shares
         scale = lcm(*excess.values())
         units = {name: scale // amount for name, amount in excess.items()}
-        targets = [Target(reduction.queue_path, name, amount, units[name]) for name, amount in excess.items()]
-        bounds = [Bound(*point, amount) for point, amount in guarantees.items()]
+        targets = [Sum(reduction.queue_path, name, amount, units[name]) for name, amount in excess.items()]
+        bounds = [Sum(*point, amount) for point, amount in guarantees.items()]
         prices = units if self._overshoot else {}
         for path in dict.fromkeys(one.queue_path for one in candidates):
             share = shares.get(path, Resource())
-            bounds += [Bound(path, name, share.get(name, 0), prices.get(name)) for name in excess]
+            bounds += [Sum(path, name, share.get(name, 0), prices.get(name, 0)) for name in excess]
         return Problem(targets, bounds, candidates, {}, is_strict=False)
 
     def remove_needless(self, due: Sequence[QueueNode]) -> None:
@@ -226,6 +206,15 @@ class _Planner:
                 del self.victims[position]
             else:
                 self._tree.free(one.queue_path, one.usage)
+
+
+def _leaf_shares(node: QueueNode, target: Mapping[str, int], offered: Sums, supply: Sums) -> dict[str, Resource]:
+    """Return the shares of the leaves below a queue in its target, by path."""
+    shares: dict[str, dict[str, int]] = {}
+    for name, amount in target.items():
+        for path, share in _shares(node, name, amount, offered, supply).items():
+            shares.setdefault(path, {})[name] = share
+    return {path: Resource(share) for path, share in sorted(shares.items())}
 
 
 def _shares(node: QueueNode, name: str, amount: int, offered: Sums, supply: Sums) -> dict[str, int]:

@@ -42,9 +42,6 @@ PROPERTIES: Final = {
 _POLICIES: Final = {policy.value: policy for policy in PreemptionPolicy}
 _PART: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)(ns|us|ms|s|m|h)", re.ASCII)
 _NANOSECONDS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-#: The largest delay, in seconds: that of a duration in Apache YuniKorn.
-_LONGEST: Final = 2**63 // 10**9
-_LONGEST_TEXT: Final = 100
 
 _NOTHING: Final = Resource()
 
@@ -60,10 +57,9 @@ def _delay(text: str) -> int | None:
     """Return a duration in whole seconds, rounded up; None if the text is not a duration."""
     if text == "0":
         return 0
-    parts = _PART.findall(text[:_LONGEST_TEXT])
+    parts = _PART.findall(text)
     total = Fraction(sum(Fraction(number) * _NANOSECONDS[unit] for number, unit in parts), 10**9)
-    is_duration = parts and "".join(map("".join, parts)) == text and total <= _LONGEST
-    return ceil(total) if is_duration else None
+    return ceil(total) if parts and "".join(map("".join, parts)) == text else None
 
 
 @final
@@ -75,27 +71,19 @@ class PreemptionSettings:
     """
 
     def __init__(self, config: PartitionConfig | None) -> None:
-        self._are_reductions_enabled: Final = config is not None and config.preemption.quota_preemption_enabled is True
-        self._settings: Final[dict[str, QueueFacts]] = {}
-        self._templates: Final[dict[str, Mapping[str, str]]] = {}
-        for path, queue in () if config is None else config.root.walk():
-            self._settings[path] = self._parsed(queue.properties)
-            if queue.child_template is not None:
-                self._templates[path] = queue.child_template.properties
-
-    def _parsed(self, properties: Mapping[str, str]) -> QueueFacts:
-        policy = _POLICIES.get(properties.get(_POLICY, "").lower())
-        delay, reduction_delay = (_delay(properties.get(name, "")) for name in (_DELAY, _REDUCTION_DELAY))
         # Without the property ``preemption.quotapreemptionenabled`` of the partition, no queue is reduced.
-        reduction_delay = reduction_delay if self._are_reductions_enabled else None
-        return QueueFacts("", policy=policy, delay=delay, reduction_delay=reduction_delay or 0)
+        is_reduced = config is not None and config.preemption.quota_preemption_enabled is True
+        self._configured: Final[dict[str, QueueFacts]] = {}
+        self._templates: Final[dict[str, QueueFacts]] = {}
+        for path, queue in () if config is None else config.root.walk():
+            self._configured[path] = _parsed(queue.properties, is_reduced=is_reduced)
+            if queue.child_template is not None:
+                self._templates[path] = _parsed(queue.child_template.properties, is_reduced=is_reduced)
 
     def _of(self, queue_path: str) -> QueueFacts:
-        settings = self._settings.get(queue_path)
-        if settings is None:
-            templates = (self._templates[path] for path in ancestors(queue_path) if path in self._templates)
-            settings = self._parsed(next(templates, {}))
-        return settings
+        known = self._configured.get(queue_path)
+        templates = (self._templates[path] for path in ancestors(queue_path) if path in self._templates)
+        return next(templates, QueueFacts(queue_path)) if known is None else known
 
     def reduction_delay(self, queue_path: str) -> int:
         """Return the time that a queue may be above its maximum, in seconds; 0: never reduced."""
@@ -115,3 +103,9 @@ class PreemptionSettings:
             is_closed=cluster is not None,
             guaranteed=quota.guaranteed or _NOTHING,
         )
+
+
+def _parsed(properties: Mapping[str, str], *, is_reduced: bool) -> QueueFacts:
+    delay, reduction_delay = (_delay(properties.get(name, "")) for name in (_DELAY, _REDUCTION_DELAY))
+    policy = _POLICIES.get(properties.get(_POLICY, "").lower())
+    return QueueFacts("", policy=policy, delay=delay, reduction_delay=reduction_delay or 0 if is_reduced else 0)

@@ -18,7 +18,6 @@ and not a time, so equal inputs have equal results.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, repeat
@@ -29,7 +28,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from ugm.identity import ancestors
 from ugm.preemption.queue_usage_tree import Candidates
 
-__all__ = ["DEFAULT_STEPS", "Bound", "Chosen", "Problem", "Target", "choose"]
+__all__ = ["DEFAULT_STEPS", "Chosen", "Problem", "Sum", "choose"]
 
 #: Up to this number of candidates the search has no limit.
 ALWAYS_COMPLETE: Final = 14
@@ -38,42 +37,30 @@ ALWAYS_COMPLETE: Final = 14
 DEFAULT_STEPS: Final = 1_000
 
 
-class Target(NamedTuple):
-    """An amount of a resource that the victims in and below a queue should free."""
+class Sum(NamedTuple):
+    """An amount of a resource that the victims in and below a queue should free, or should not exceed."""
 
     queue_path: str
     resource: str
     amount: int
-    #: The cost of each unit that is missing.
-    unit: int
+    #: The cost of each unit that is missing or beyond; 0 if a bound must not be exceeded.
+    unit: int = 0
     #: Only victims in and below this queue, but not below that of the target, demand it; None: it is always demanded.
     claimed_below: str | None = None
-
-
-class Bound(NamedTuple):
-    """An amount of a resource that the victims in and below a queue should not exceed."""
-
-    queue_path: str
-    resource: str
-    amount: int
-    #: The cost of each unit beyond it; None if the bound must not be exceeded.
-    unit: int | None = None
 
 
 class Problem(NamedTuple):
     """The choice of victims."""
 
-    targets: Sequence[Target]
-    bounds: Sequence[Bound]
+    #: The amounts that should be freed.
+    targets: Sequence[Sum]
+    #: The amounts that should not be exceeded.
+    bounds: Sequence[Sum]
     candidates: Candidates
     #: By resource, the weight of one unit in the cost.
     weights: Mapping[str, int]
     #: Whether a set counts only if it reaches all targets that are demanded.
     is_strict: bool
-
-
-#: The number of a target or bound, and the resource that counts.
-_Sum: TypeAlias = tuple[int, str]
 
 
 class _Option(NamedTuple):
@@ -89,8 +76,8 @@ class _Option(NamedTuple):
     takes: tuple[tuple[int, int], ...]
     #: The targets that must be reached if one of them is chosen.
     claims: tuple[int, ...]
-    #: Positions in the ledger, youngest first. An array, because the garbage collector does not visit it.
-    positions: array[int]
+    #: Positions in the ledger, youngest first.
+    positions: list[int]
 
 
 class Chosen(NamedTuple):
@@ -147,19 +134,19 @@ class _VictimSet:
             self.missing[target] -= sign * amount
         for bound, amount in option.takes:
             before, self._room[bound] = self._room[bound], self._room[bound] - sign * amount
-            self.beyond += (self._bounds[bound].unit or 0) * (min(0, before) - min(0, self._room[bound]))
+            self.beyond += self._bounds[bound].unit * (min(0, before) - min(0, self._room[bound]))
         for claim in option.claims:
             self.demands[claim] += sign
 
     def has_room(self, option: _Option) -> bool:
         """Return whether the bounds permit one victim more."""
         bounds = self._bounds
-        return all(self._room[bound] >= amount or bounds[bound].unit is not None for bound, amount in option.takes)
+        return all(self._room[bound] >= amount or bounds[bound].unit for bound, amount in option.takes)
 
     def beyond_with(self, option: _Option) -> int:
         """Return the cost of what one victim more would take beyond bounds."""
         bounds, room = self._bounds, self._room
-        return sum([(bounds[at].unit or 0) * max(0, amount - max(0, room[at])) for at, amount in option.takes])
+        return sum([bounds[at].unit * max(0, amount - max(0, room[at])) for at, amount in option.takes])
 
     def left(self) -> int:
         """Return the cost of the missing amounts at the demanded targets."""
@@ -168,10 +155,9 @@ class _VictimSet:
 
     def ranks(self, further: Sequence[_Option] = ()) -> _Ranks:
         """Return the priorities and ages with the youngest members of *further* options."""
-        priorities = sorted([one.priority for one in (*self.members.values(), *further)], reverse=True)
-        return priorities, sorted(
-            [*(-position for position in self.members), *(one.age for one in further)], reverse=True
-        )
+        priorities = [one.priority for one in (*self.members.values(), *further)]
+        ages = [*(-position for position in self.members), *(one.age for one in further)]
+        return sorted(priorities, reverse=True), sorted(ages, reverse=True)
 
 
 @final
@@ -191,12 +177,12 @@ class _Search:
         sums: _Sums = (0, 0, inf, 0) if problem.is_strict else (self._victims.left(), 0, 0, 0)
         self._best_cost: tuple[_Sums, _Ranks] = sums, ([], [])
 
-    def _sums(self, queue_path: str) -> tuple[list[str], list[_Sum], list[_Sum]]:
+    def _sums(self, queue_path: str) -> tuple[list[str], list[tuple[int, str]], list[tuple[int, str]]]:
         """Return the sums to which the allocations of a queue add.
 
         Returns:
-            Per target, the resource that counts, or an empty text if none does; the bounds; and the targets that a
-            victim demands if it uses the resource.
+            Per target, the resource that counts, or an empty text if none does; the numbers and resources of bounds;
+            and those of the targets that a victim demands if it uses the resource.
         """
         above, targets = set(ancestors(queue_path)), [*enumerate(self._targets)]
         names = [one.resource if one.queue_path in above else "" for _, one in targets]
@@ -208,15 +194,15 @@ class _Search:
         """Return the options, the cheapest first. `map` takes half as long as comprehensions."""
         candidates, weights, nothing = self._problem.candidates, self._problem.weights, repeat(0)
         places = {path: self._sums(path) for path in {one.queue_path for one in candidates}}
-        merged: dict[tuple[Any, ...], array[int]] = {}
+        merged: dict[tuple[Any, ...], list[int]] = {}
         for one, positions in candidates.items():
             usage, (names, bounds, claimed) = one.usage.amounts, places[one.queue_path]
             weight = sum(map(mul, usage.values(), map(weights.get, usage, nothing)))
             frees = tuple(map(usage.get, names, nothing))
             takes = tuple([(bound, usage[name]) for bound, name in bounds if usage.get(name)])
             claims = tuple([target for target, name in claimed if usage.get(name)])
-            merged.setdefault((weight, one.priority, frees, takes, claims), array("q")).extend(positions)
-        youngest = ((key, array("q", sorted(members, reverse=True))) for key, members in merged.items())
+            merged.setdefault((weight, one.priority, frees, takes, claims), []).extend(positions)
+        youngest = ((key, sorted(members, reverse=True)) for key, members in merged.items())
         return sorted(_Option._make((*key[:2], -members[0], *key[2:], members)) for key, members in youngest)
 
     def result(self) -> Chosen:
@@ -236,10 +222,8 @@ class _Search:
         """Keep the set if it is the best so far."""
         victims = self._victims
         sums = victims.left(), victims.beyond, len(victims.members), victims.weight
-        if sums <= self._best_cost[0]:
-            cost = sums, victims.ranks()
-            if cost < self._best_cost:
-                self._best_cost, self._best = cost, dict(victims.members)
+        if sums <= self._best_cost[0] and (cost := (sums, victims.ranks())) < self._best_cost:
+            self._best_cost, self._best = cost, dict(victims.members)
 
     # The comparison of all sets
 
@@ -249,7 +233,7 @@ class _Search:
         A set has its options in ascending order, so none is visited twice.
         """
         options, victims, path = self._options, _VictimSet(self._problem), list[int]()
-        self._victims, supplies = victims, self._supplies(options)
+        self._victims, supplies = victims, _supplies(options)
         index = taken = 0
         while True:
             if index < len(options) and self._may_improve(options[index], supplies[index]):
@@ -270,17 +254,6 @@ class _Search:
             else:
                 return True
 
-    @staticmethod
-    def _supplies(options: Sequence[_Option]) -> Sequence[Sequence[tuple[int, int]]]:
-        """Return per option and target what this option and later ones add at most: one victim, and all together."""
-        backwards = options[::-1]
-        counts = [len(option.positions) for option in backwards]
-        columns = [
-            [*zip(accumulate(amounts, max), accumulate(map(mul, amounts, counts)), strict=True)][::-1]
-            for amounts in zip(*[option.frees for option in backwards], strict=True)
-        ]
-        return list(zip(*columns, strict=True))
-
     def _may_improve(self, option: _Option, supply: Sequence[tuple[int, int]]) -> bool:
         """Return whether an option and later ones may lead to less cost.
 
@@ -298,9 +271,8 @@ class _Search:
                     further = max(further, -(-min(missing, total) // most))
         weight = victims.weight + further * option.weight
         least: _Sums = left, victims.beyond, len(victims.members) + further, weight
-        if least != self._best_cost[0]:
-            return least < self._best_cost[0]
-        return victims.ranks([option] * further) < self._best_cost[1]
+        sums, ranks = self._best_cost
+        return least < sums or (least == sums and victims.ranks([option] * further) < ranks)
 
     # The choice step by step
 
@@ -354,3 +326,14 @@ class _Search:
                 victims.remove(position)
                 if victims.left() > left:
                     victims.add(option, position)
+
+
+def _supplies(options: Sequence[_Option]) -> Sequence[Sequence[tuple[int, int]]]:
+    """Return per option and target what this option and later ones add at most: one victim, and all together."""
+    backwards = options[::-1]
+    counts = [len(option.positions) for option in backwards]
+    columns = [
+        [*zip(accumulate(amounts, max), accumulate(map(mul, amounts, counts)), strict=True)][::-1]
+        for amounts in zip(*[option.frees for option in backwards], strict=True)
+    ]
+    return list(zip(*columns, strict=True))

@@ -62,8 +62,7 @@ def answer(plan: PreemptionPlan) -> dict[str, Any]:
 @pytest.mark.parametrize("case", recorded("ask"))
 def test_plan(case: Mapping[str, Any]) -> None:
     """A plan has the recorded victims, and protects every other allocation for the recorded reason."""
-    within_queue = case.get("options", {}).get("within_queue", False)
-    plan = plan_preemption(world_of(case), request_of(case), case["now"], within_queue=within_queue)
+    plan = plan_preemption(world_of(case), request_of(case), case["now"])
 
     expected = case["expected"]
     assert {name: answer(plan)[name] for name in expected} == expected
@@ -86,7 +85,7 @@ def situation_of(case: Mapping[str, Any], requesting: str) -> Situation:
     ]
     one_of_each = Resource(dict.fromkeys(resources, 1))
     request = PreemptionRequest("ask", "asking", requesting, one_of_each)
-    return Situation(QueueUsageTree(World(queues, allocations)), request, within_queue=False)
+    return Situation(QueueUsageTree(World(queues, allocations)), request)
 
 
 def below(usage: Mapping[str, Any], path: str) -> Resource:

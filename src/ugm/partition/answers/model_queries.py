@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar, final
 
-from ugm._json_values import JsonMapping
+from ugm._json_values import JsonMapping, Row
 from ugm.decision import EffectiveLimit, Violation
 from ugm.identity import UserGroup
 from ugm.model import AccountModel, AccountState, Claim, PersistentModel, QuotaModel, ReportingModel
@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class ModelReport:
+class ModelReport(Row):
     """A quota model at one moment, as plain data."""
 
     #: The name of its class.
@@ -48,10 +48,6 @@ class ModelReport:
     state: JsonMapping
     #: The result of `ugm.model.ReportingModel.definition`.
     definition: JsonMapping | None
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the report for JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @final

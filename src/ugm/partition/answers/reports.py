@@ -8,7 +8,7 @@ from fractions import Fraction
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
-from ugm._json_values import attributes
+from ugm._json_values import Row, attributes
 from ugm.decision import Decision, EffectiveLimit, Violation, denial_for_people, headroom_of, one_line
 from ugm.identity import UserGroup
 from ugm.partition.engine.application import Application, ApplicationInfo
@@ -168,7 +168,7 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncReport:
+class SyncReport(Row):
     """The changes that ``synchronize`` has made; true if there are any. All ids are sorted."""
 
     #: The applications and allocations that ran, and that the partition did not have.
@@ -184,10 +184,6 @@ class SyncReport:
 
     def __bool__(self) -> bool:
         return any((self.adopted_applications, self.adopted, self.corrected, self.released, self.ended))
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the report for JSON."""
-        return attributes(self, self.__slots__)
 
     def __str__(self) -> str:
         changes = [
@@ -265,7 +261,7 @@ class ApplicationReport:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitUtilization:
+class LimitUtilization(Row):
     """The utilization of the most used limit of a user or group."""
 
     name: str

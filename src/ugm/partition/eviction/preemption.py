@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self, final
 
-from ugm._json_values import attributes
+from ugm._json_values import Row
 from ugm.arguments import require_application_id, require_instance, require_name, require_resource, require_whole
 from ugm.decision import Decision, Violation
 from ugm.errors import RequestError
@@ -130,7 +130,7 @@ class _Trial(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptionStatus:
+class PreemptionStatus(Row):
     """The allocations, requests and timers of preemption plans and reductions, and the number of plans by outcome."""
 
     #: The allocations that were marked and not released yet, sorted by id.
@@ -142,10 +142,6 @@ class PreemptionStatus:
     #: The number of plans that this process has made for requests, by outcome. In addition, ``reduction`` is the number
     #: of plans for due queues, ``carried_out`` that of plans that were carried out, and ``stale`` that of refused ones.
     plans: Mapping[str, int]
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the status for JSON."""
-        return attributes(self, self.__slots__)
 
 
 @final
@@ -198,7 +194,10 @@ class PreemptionPlanning(SubjectQueries):
         path = self._state.applications[application_id].queue.queue_path
         question = _Question(
             call,
-            PreemptionRequest(name, application_id, path, usage, priority, call.since, call.may_preempt),
+            PreemptionRequest(
+                *(name, application_id, path, usage, priority, call.since, call.may_preempt),
+                *(call.within_queue, call.request.preemptible, call.request.duration),
+            ),
             self._given_placed(call, placed),
             self._placed(name),
             self._models.clock.now(changes=False) if call.now is None else call.now,
@@ -289,21 +288,15 @@ class PreemptionPlanning(SubjectQueries):
         self, question: _Question, evicted: Sequence[str], nodes: Mapping[str, Resource] | None
     ) -> Iterator[PreemptionPlan]:
         """Yield the plans of some nodes, the cheapest first; see `plans_of_nodes`."""
-        call, request = question.call, question.request
+        request = question.request
         world = self._world((*question.given, *question.recorded), evicted, nodes)
         world = world._replace(queues=self._with_own(world.queues, request.queue_path))
         tree = QueueUsageTree(world, request.application_id)
-        situation = Situation(tree, request, within_queue=call.within_queue)
+        situation = Situation(tree, request)
         blocking = question.answer.blocking
         for plan in plans_of_nodes(situation, question.now, Decision(blocking) if blocking else None):
-            yield replace(
-                plan,
-                placed=question.given,
-                is_pending=request.allocation_id in self._state.tables.requests,
-                preemptible=call.request.preemptible,
-                duration=call.request.duration,
-                within_queue=call.within_queue,
-            )
+            is_pending = request.allocation_id in self._state.tables.requests
+            yield replace(plan, placed=question.given, is_pending=is_pending)
 
     def _world(
         self,
@@ -402,7 +395,8 @@ class PreemptionPlanning(SubjectQueries):
             if is_smaller and self._fits(question, rest, other):
                 plan, evicted = other, rest
         by_model = tuple(Victim(*facts[:5]) for facts in self._granted(evicted))
-        protected = tuple(kept for one in plan.protected if (kept := one.without(evicted)).allocation_ids)
+        groups = ((one, tuple(name for name in one.allocation_ids if name not in evicted)) for one in plan.protected)
+        protected = tuple(one._replace(allocation_ids=kept) for one, kept in groups if kept)
         return replace(plan, outcome=Outcome.PLAN, by_model=by_model, protected=protected)
 
     def _fits(self, question: _Question, evicted: Sequence[str], plan: PreemptionPlan) -> bool:
@@ -527,10 +521,11 @@ class PreemptionPlanning(SubjectQueries):
         if again.request != plan.request or not set(again.placed) <= set(plan.placed):
             return "or a placed one has changed"
         if row is not None:
-            usage, variants = plan.request.usage, self._admission.variants
+            _, application_id, _, usage, priority, _, _, _, *traits = plan.request
+            variants = self._admission.variants
             is_same = row.usage == usage or (variants and variants.is_assignment(usage, row.usage))
-            traits = plan.request.application_id, plan.request.priority, plan.preemptible, plan.duration
-            if not is_same or (row.application_id, row.priority, row.preemptible, row.duration) != traits:
+            now = [row.application_id, row.priority, row.preemptible, row.duration]
+            if not is_same or now != [application_id, priority, *traits]:
                 return "has changed"
         return ""
 
@@ -567,14 +562,13 @@ def _headline(plan: PreemptionPlan | ReductionPlan) -> str:
 
 def _call_of(plan: PreemptionPlan, now: int) -> PreemptionCall:
     """Return the arguments with which a plan is made again, for its node only."""
-    name, application_id, _, usage, priority, since, may_preempt = plan.request
-    traits = False, priority, plan.preemptible, plan.duration
-    request = AllocationRequest(name, application_id, usage, *traits)
+    name, application_id, _, usage, priority, since, may_preempt, within_queue, preemptible, duration = plan.request
+    request = AllocationRequest(name, application_id, usage, False, priority, preemptible, duration)  # noqa: FBT003 - no placeholder
     placed = [
         AllocationRequest(*one[:2], one.usage, False, *one[4:6], one.duration, one.node)  # noqa: FBT003 - no placeholder
         for one in plan.placed
     ]
-    return PreemptionCall(request, since, now, may_preempt, plan.within_queue, placed, _node_of(plan))
+    return PreemptionCall(request, since, now, may_preempt, within_queue, placed, _node_of(plan))
 
 
 def _node_of(plan: PreemptionPlan) -> Mapping[str, Resource] | None:
