@@ -74,7 +74,8 @@ def require_subject(subject: Subject) -> Subject:
         return subject
     submission = require_query_submission(subject.user, subject.queue_path, subject.tags)
     path, quota = canonical_path(subject.queue_path), require_amounts("quota", subject.quota)
-    return UserInQueue(subject.user, path, submission.tags, quota)
+    # A plan with the subject can be pickled: the tags of a submission are a view.
+    return UserInQueue(subject.user, path, dict(submission.tags), quota)
 
 
 def require_query_submission(user: UserGroup, queue: str, tags: Mapping[str, str] | None) -> Submission:

@@ -13,6 +13,7 @@ only if the request and the victims are the same.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self, final
@@ -106,9 +107,8 @@ class _Question(NamedTuple):
 
     call: PreemptionCall
     request: PreemptionRequest
-    #: The requests that count as granted: those that the caller names, and those of earlier plans.
-    given: tuple[AllocationFacts, ...]
-    recorded: tuple[AllocationFacts, ...]
+    #: The requests that count as granted, by id: those that the caller names, and those of earlier plans.
+    placed: Mapping[str, Allocation]
     now: int
     #: The answer of all limits once the terminating allocations are released.
     answer: _Answer
@@ -168,7 +168,7 @@ class PreemptionPlanning(SubjectQueries):
         self._reserve: Final = reserve
         self._timers: Final = timers
         #: The number of plans by outcome.
-        self._counts: Final[dict[str, int]] = {}
+        self._counts: Final[Counter[str]] = Counter()
 
     # Plans for requests
 
@@ -183,26 +183,19 @@ class PreemptionPlanning(SubjectQueries):
             call.request,
             lambda request: self._plan(call._replace(request=request)),
         )
-        self._count(plan.outcome.value)
+        self._counts[plan.outcome.value] += 1
         return plan
 
     def _plan(self, call: PreemptionCall) -> PreemptionPlan:
         name, application_id, usage, _, priority, *_ = call.request
         decision = self.check(application_id, call.request)
         placed = self._placed_rows(name, call.placed)
-        answer = self._answer(call.request, placed.values(), self._terminating(), evicts=True)
+        answer = self._answer(call.request, placed, evicts=True)
         path = self._state.applications[application_id].queue.queue_path
-        question = _Question(
-            call,
-            PreemptionRequest(
-                *(name, application_id, path, usage, priority, call.since, call.may_preempt),
-                *(call.within_queue, call.request.preemptible, call.request.duration),
-            ),
-            self._given_placed(call, placed),
-            self._placed(name),
-            self._models.clock.now(changes=False) if call.now is None else call.now,
-            answer,
-        )
+        options = call.since, call.may_preempt, call.within_queue, call.request.preemptible, call.request.duration
+        request = PreemptionRequest(name, application_id, path, usage, priority, *options)
+        now = self._models.clock.now(changes=False) if call.now is None else call.now
+        question = _Question(call, request, placed, now, answer)
         is_allowed = decision.allowed and answer.is_allowed
         if answer.in_models and not is_allowed:
             return self._plan_with_models(question)
@@ -214,11 +207,12 @@ class PreemptionPlanning(SubjectQueries):
     # The answer of all limits after some releases
 
     def _placed_rows(self, allocation_id: str, placed: Sequence[AllocationRequest]) -> dict[str, Allocation]:
-        """Return the requests that count as granted when a request is planned.
+        """Return the requests that count as granted when a request is planned, those of earlier plans first.
 
         Args:
             allocation_id: the request.
-            placed: requests that its caller counts as granted. Those that are granted count already.
+            placed: requests that its caller counts as granted. Those that are granted count already. Of a pending one,
+                only the node counts that the caller names.
 
         Raises:
             RequestError: the application of one does not exist or is failing, or another property is invalid.
@@ -231,15 +225,15 @@ class PreemptionPlanning(SubjectQueries):
                 self._admission.require_not_failing(self._state.owner(new))
                 rows.setdefault(one.allocation_id, new)
             elif known.state is AllocationState.PENDING:
-                rows.setdefault(one.allocation_id, known)
+                rows.setdefault(one.allocation_id, known._replace(node=one.node or known.node))
         rows.pop(allocation_id, None)
         return rows
 
     def _answer(
         self,
         request: AllocationRequest,
-        placed: Iterable[Allocation],
-        leaving: Sequence[Allocation],
+        placed: Mapping[str, Allocation],
+        leaving: Iterable[Allocation] = (),
         *,
         evicts: bool = False,
     ) -> _Answer:
@@ -248,11 +242,11 @@ class PreemptionPlanning(SubjectQueries):
         Args:
             request: the request.
             placed: requests that count as granted.
-            leaving: allocations that count as released.
+            leaving: allocations that count as released, in addition to the terminating ones.
             evicts: whether to ask the models for evictions.
         """
         charges = TrialCharges(self._state, self._models)
-        for row in placed:
+        for row in placed.values():
             # A model need not be able to charge a claim for which it is not set up. It never grants the request.
             if not any(isinstance(one, SetupViolation) for one in self._models.check(self._state.claim(row))):
                 charges.charge(self._state.owner(row), row)
@@ -261,46 +255,27 @@ class PreemptionPlanning(SubjectQueries):
         denied = self._models.check(claim)
         is_allowed = not denied and not self.own_violations(application, claim.usage)
         evictions = self._models.evictions(claim) if denied and evicts else ()
-        own, in_models = self.violations_without(application, claim, leaving)
+        gone = [*leaving, *self._state.terminating_rows().values()]
+        own, in_models = self.violations_without(application, claim, gone)
         charges.refund_all()
         return _Answer(own, in_models, is_allowed, evictions)
-
-    def _terminating(self) -> list[Allocation]:
-        return list(self._state.terminating_rows().values())
-
-    def _given_placed(self, call: PreemptionCall, placed: Mapping[str, Allocation]) -> tuple[AllocationFacts, ...]:
-        """Return the requests that the caller names and for which no recorded plan has made room.
-
-        Args:
-            call: the arguments.
-            placed: all requests that count as granted.
-        """
-        nodes = {one.allocation_id: one.node for one in call.placed if one.allocation_id not in self._state.placed}
-        # The other properties of a pending request count, whatever the caller says.
-        given = ((placed[name], node) for name, node in nodes.items() if name in placed)
-        return tuple(self._facts(row)._replace(node=node or row.node) for row, node in given)
-
-    def _placed(self, but_for: str = "") -> tuple[AllocationFacts, ...]:
-        """Return the pending requests for which earlier plans have made room, except one."""
-        return tuple(self._facts(row) for name, row in self._state.placed_rows().items() if name != but_for)
 
     def _plans(
         self, question: _Question, evicted: Sequence[str], nodes: Mapping[str, Resource] | None
     ) -> Iterator[PreemptionPlan]:
         """Yield the plans of some nodes, the cheapest first; see `plans_of_nodes`."""
-        request = question.request
-        world = self._world((*question.given, *question.recorded), evicted, nodes)
+        request, blocking = question.request, question.answer.blocking
+        world = self._world(question.placed, evicted, nodes)
         world = world._replace(queues=self._with_own(world.queues, request.queue_path))
-        tree = QueueUsageTree(world, request.application_id)
-        situation = Situation(tree, request)
-        blocking = question.answer.blocking
+        situation = Situation(QueueUsageTree(world, request.application_id), request)
+        given = tuple(self._facts(row) for name, row in question.placed.items() if name not in self._state.placed)
+        is_pending = request.allocation_id in self._state.tables.requests
         for plan in plans_of_nodes(situation, question.now, Decision(blocking) if blocking else None):
-            is_pending = request.allocation_id in self._state.tables.requests
-            yield replace(plan, placed=question.given, is_pending=is_pending)
+            yield replace(plan, placed=given, is_pending=is_pending)
 
     def _world(
         self,
-        placed: Sequence[AllocationFacts],
+        placed: Mapping[str, Allocation],
         evicted: Iterable[str] = (),
         nodes: Mapping[str, Resource] | None = None,
         *,
@@ -321,7 +296,8 @@ class PreemptionPlanning(SubjectQueries):
             settings.facts(path, one.quota, cluster=clusters.get(path)) for path, one in state.tree.queues.items()
         ]
         granted = (row for row in state.allocations.values() if row.state is not AllocationState.PENDING)
-        return World(queues, [self._facts(row, leaving) for row in granted], placed, nodes)
+        facts = [self._facts(row, leaving) for row in granted]
+        return World(queues, facts, [self._facts(row) for row in placed.values()], nodes)
 
     def _with_own(self, queues: Sequence[QueueFacts], queue_path: str) -> Sequence[QueueFacts]:
         """Return the queues with guarantees of families as they count for what is borrowed.
@@ -403,8 +379,7 @@ class PreemptionPlanning(SubjectQueries):
         """Return whether the request fits once victims and terminating allocations are released."""
         request, rows = question.call.request, self._state.allocations
         leaving = [rows[name] for name in (*evicted, *(victim.allocation_id for victim in plan.victims))]
-        placed = self._placed_rows(request.allocation_id, question.call.placed)
-        answer = self._answer(request, placed.values(), [*leaving, *self._terminating()])
+        answer = self._answer(request, question.placed, leaving)
         return not answer.own and not answer.in_models
 
     # Status
@@ -412,18 +387,11 @@ class PreemptionPlanning(SubjectQueries):
     def status(self) -> PreemptionStatus:
         """Return the terminating allocations, the placed requests, the timers, and the number of plans by outcome."""
         return PreemptionStatus(
-            self._owned(self._state.terminating),
-            self._owned(self._state.placed),
+            owned_allocations(self._state, sorted(self._state.terminating)),
+            owned_allocations(self._state, sorted(self._state.placed)),
             self._timers.running(),
             dict(sorted(self._counts.items())),
         )
-
-    def _owned(self, names: Iterable[str]) -> tuple[OwnedAllocation, ...]:
-        """Return allocations with their owners, sorted by id."""
-        return owned_allocations(self._state, sorted(names))
-
-    def _count(self, outcome: str) -> None:
-        self._counts[outcome] = self._counts.get(outcome, 0) + 1
 
     # Reductions
 
@@ -442,12 +410,13 @@ class PreemptionPlanning(SubjectQueries):
         now, timers = self._models.clock.now(changes=False) if now is None else now, self._timers.running()
         if not any(timer.due <= now for timer in timers):
             return ReductionPlan(now, overshoot=overshoot)
-        self._count("reduction")
+        self._counts["reduction"] += 1
         return self._reductions(timers, now, overshoot=overshoot)
 
     def _reductions(self, timers: Iterable[ReductionTimer], now: int, *, overshoot: bool) -> ReductionPlan:
         # The size of the cluster is not enforced.
-        return plan_reductions(self._world(self._placed(), is_limited=False), timers, now, overshoot=overshoot)
+        world = self._world(self._state.placed_rows(), is_limited=False)
+        return plan_reductions(world, timers, now, overshoot=overshoot)
 
     # Carrying out
 
@@ -473,9 +442,9 @@ class PreemptionPlanning(SubjectQueries):
             return ()
         objection = self._objection(plan, victims, held)
         if objection:
-            self._count("stale")
+            self._counts["stale"] += 1
             raise RequestError("plan", _headline(plan), f"the plan is stale: {objection}", "plan-stale")
-        self._count("carried_out")
+        self._counts["carried_out"] += 1
         for row in held:
             self._state.mark_terminating(row)
         if name in rows:

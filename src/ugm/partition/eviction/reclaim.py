@@ -41,7 +41,7 @@ from ugm.identity import ROOT, TrackingType, is_below
 from ugm.model import Borrower, Claim, Guarantee
 from ugm.partition.admission.protection import OwnAmount
 from ugm.partition.answers.queries import SubjectQueries, require_subject
-from ugm.partition.answers.reports import Subject, UserInQueue
+from ugm.partition.answers.reports import Subject
 from ugm.partition.engine.application import Application
 from ugm.partition.eviction.reclaim_plan import ProtectedCount, ReclaimPlan, ReclaimVictim
 from ugm.partition.rows import Allocation, AllocationRequest
@@ -52,9 +52,6 @@ __all__ = ["ReclaimPlanning", "require_reclaim_plan"]
 
 #: The limits that eviction from other groups does not resolve.
 _BLOCKING: Final = (TrackingType.USER, TrackingType.GROUP)
-
-#: The application of a request, and its claim.
-_Request: TypeAlias = tuple[Application, Claim]
 
 
 def require_reclaim_plan(plan: object) -> ReclaimPlan:
@@ -68,15 +65,21 @@ def require_reclaim_plan(plan: object) -> ReclaimPlan:
     return replace(plan, subject=require_subject(plan.subject), usage=require_resource("usage", plan.usage))
 
 
-class _Place(NamedTuple):
-    """A node with its free amounts; without a name, the whole cluster."""
+class _Request(NamedTuple):
+    """A request with what counts as released and what may be evicted."""
 
-    node: str | None = None
-    free: Resource | None = None
+    application: Application
+    claim: Claim
+    #: The terminating allocations.
+    leaving: Sequence[Allocation]
+    #: The ids of the allocations that may be evicted; None for all.
+    only: Container[str] | None
 
 
 #: A guarantee: the number of the model, and the place, name and resource.
 _Key: TypeAlias = tuple[int, str, str, str]
+#: A group, with the number of the model that lends.
+_Group: TypeAlias = tuple[int, Borrower]
 
 
 @final
@@ -89,79 +92,27 @@ class ReclaimCandidate:
     frees: Mapping[str, int]
     #: The part of the missing amounts that it frees, in millionths.
     size: int
-    #: Its group in each model that lends, with the number of the model; one object for all candidates of the group.
-    groups: list[tuple[int, Borrower]]
+    #: Its group in each model that lends; one object for all candidates of the group.
+    groups: list[_Group]
 
     @property
     def importance(self) -> tuple[int, int]:
         """Its priority; of two with equal ones, the one that frees less is more important."""
         return self.row.priority, -self.size
 
+    @property
+    def entitled(self) -> list[_Group]:
+        """The groups that have to return what it frees, because the request is within its guarantee."""
+        return [group for group in self.groups if is_entitled(group[1].entitled, self.frees)]
 
-@final
-@dataclass(slots=True, eq=False)
-class Victims:
-    """A set of victims that the rules allow."""
-
-    chosen: dict[str, ReclaimCandidate] = field(default_factory=dict)
-    #: The amounts of missing resources that they use together.
-    freed: Counter[str] = field(default_factory=Counter)
-    _taken: Counter[_Key] = field(default_factory=Counter)
-
-    def add(self, candidate: ReclaimCandidate) -> None:
-        """Add a candidate."""
-        self._count(candidate, 1)
-        self.chosen[candidate.row.allocation_id] = candidate
-
-    def remove(self, candidate: ReclaimCandidate) -> None:
-        """Undo `add`."""
-        self._count(candidate, -1)
-        del self.chosen[candidate.row.allocation_id]
-
-    def _count(self, candidate: ReclaimCandidate, times: int) -> None:
-        for resource, amount in candidate.frees.items():
-            self.freed[resource] += times * amount
-        for model, borrower in candidate.groups:
-            for one in borrower.guarantees:
-                self._taken[_key(model, one)] += times * candidate.frees.get(one.resource, 0)
-
-    def used(self, model: int, guarantee: Guarantee) -> int:
-        """Return the usage of a group after the eviction of all victims."""
-        return guarantee.used - self._taken[_key(model, guarantee)] if self._taken else guarantee.used
-
-    def protection_of(self, candidate: ReclaimCandidate) -> PreemptionProtection | None:
-        """Return the first reason against a further victim; None if the rules allow it."""
-        if not candidate.row.preemptible:
-            return PreemptionProtection.NOT_PREEMPTIBLE
-        if not candidate.frees:
-            return PreemptionProtection.FREES_NOTHING
-        entitled = [group for group in candidate.groups if is_entitled(group[1].entitled, candidate.frees)]
-        if not entitled:
-            return PreemptionProtection.NOT_ENTITLED
-        if not any(self._exceeds_share(candidate, *group) for group in entitled):
-            return PreemptionProtection.WITHIN_SHARE
-        return PreemptionProtection.GUARANTEE if self._breaks_guarantee(candidate) else None
-
-    # Loops, because generators take twice as long, and a search asks for every allocation of the other groups.
-
-    def _exceeds_share(self, candidate: ReclaimCandidate, model: int, borrower: Borrower) -> bool:
-        for one in borrower.guarantees:
-            if one.name == borrower.name and one.resource in candidate.frees and self.used(model, one) > one.share:
-                return True
-        return False
-
-    def _breaks_guarantee(self, candidate: ReclaimCandidate) -> bool:
-        frees = candidate.frees
-        for model, borrower in candidate.groups:
-            for one in borrower.guarantees:
-                freed = frees.get(one.resource)
-                if freed and one.guaranteed and self.used(model, one) - freed < one.guaranteed:
-                    return True
-        return False
-
-
-def _key(model: int, guarantee: Guarantee) -> _Key:
-    return model, guarantee.place, guarantee.name, guarantee.resource
+    def guarantees_of(self, groups: Iterable[_Group]) -> list[tuple[int, Borrower, Guarantee]]:
+        """Return the guarantees of some of its groups, and those above them, in resources that it frees."""
+        return [
+            (model, borrower, one)
+            for model, borrower in groups
+            for one in borrower.guarantees
+            if one.resource in self.frees
+        ]
 
 
 def is_entitled(guarantees: Iterable[Guarantee], resources: Mapping[str, int]) -> bool:
@@ -177,90 +128,121 @@ def is_entitled(guarantees: Iterable[Guarantee], resources: Mapping[str, int]) -
 @final
 @dataclass(slots=True, eq=False)
 class VictimSearch:
-    """The search for victims for one request."""
+    """The search for victims for one request, on one node or everywhere."""
 
+    #: The node with its free amounts; None if nodes do not matter.
+    node: str | None
+    free: Resource | None
     #: What the request lacks.
     missing: Sequence[Violation]
+    #: What it lacks on the node; all candidates are there.
+    lacking: Mapping[str, int]
     #: By allocation id.
     candidates: Mapping[str, ReclaimCandidate]
-    #: What the node of the request lacks, if it has one; all candidates are there.
-    lacking: Mapping[str, int]
     #: Returns whether the request fits without some allocations.
     fits: Callable[[Iterable[ReclaimCandidate]], bool]
-    #: The reasons against candidates as the only victim, as far as they are known, by what decides about them.
-    _protections: dict[tuple[object, ...], PreemptionProtection | None] = field(default_factory=dict, init=False)
+    #: The victims by allocation id, a set that the rules allow.
+    victims: dict[str, ReclaimCandidate] = field(default_factory=dict, init=False)
+    #: The reason against each candidate as the only victim; None if the rules allow it.
+    _protections: dict[str, PreemptionProtection | None] = field(default_factory=dict, init=False)
+    #: The amounts of missing resources that the victims use together, and those that each group loses.
+    _freed: Counter[str] = field(default_factory=Counter, init=False)
+    _taken: Counter[_Key] = field(default_factory=Counter, init=False)
 
-    def run(self) -> Victims | None:
-        """Return the victims; None if there is no set that the rules allow and that suffices."""
-        allowed = [one for one in self.candidates.values() if self._protection_of(one) is None]
+    def run(self) -> bool:
+        """Find victims that suffice, and return whether there are any."""
+        # Most allocations of a group use the same amounts. Equal amounts and groups are the same objects.
+        known: dict[tuple[object, ...], PreemptionProtection | None] = {}
+        for name, one in self.candidates.items():
+            alike = one.row.preemptible, id(one.frees), *map(id, one.groups)
+            if alike not in known:
+                known[alike] = self._protection_of(one)
+            self._protections[name] = known[alike]
+        allowed = [one for name, one in self.candidates.items() if self._protections[name] is None]
         by_priority = sorted(allowed, key=lambda one: (one.importance, one.row.allocation_id))
         by_size = sorted(allowed, key=lambda one: (one.size, one.row.allocation_id))
-        victims = self._add_until_fit(by_priority) or self._add_until_fit(by_size)
-        return None if victims is None else self._without_needless(victims)
+        if not self._add_until_fit(by_priority) and not self._add_until_fit(by_size):
+            return False
+        # A victim that is needed stays needed without others, so each is tried once, the most important first.
+        for needless in sorted(self.victims.values(), key=lambda one: one.importance, reverse=True):
+            if self.fits([one for one in self.victims.values() if one is not needless]):
+                self._remove(needless)
+        return True
+
+    def _add_until_fit(self, order: Iterable[ReclaimCandidate]) -> bool:
+        """Add candidates that the rules allow until they suffice; remove them all if they never do."""
+        for candidate in order:
+            if self._protection_of(candidate) is None:
+                self.victims[candidate.row.allocation_id] = candidate
+                self._count(candidate, 1)
+                if self._may_suffice() and self.fits(self.victims.values()):
+                    return True
+        for candidate in list(self.victims.values()):
+            self._remove(candidate)
+        return False
+
+    def _remove(self, candidate: ReclaimCandidate) -> None:
+        del self.victims[candidate.row.allocation_id]
+        self._count(candidate, -1)
+
+    def _count(self, candidate: ReclaimCandidate, times: int) -> None:
+        for resource, amount in candidate.frees.items():
+            self._freed[resource] += times * amount
+        for model, _, one in candidate.guarantees_of(candidate.groups):
+            self._taken[_key(model, one)] += times * candidate.frees[one.resource]
+
+    def _may_suffice(self) -> bool:
+        """Return whether the victims use as much as the node and any queue lack; this saves most checks."""
+        in_queues = [one for one in self.missing if one.kind == TrackingType.QUEUE]
+        needs = [*self.lacking.items(), *((one.resource, one.shortfall) for one in in_queues)]
+        return all(resource is None or self._freed[resource] >= amount for resource, amount in needs)
+
+    def used(self, model: int, guarantee: Guarantee) -> int:
+        """Return the usage of a group after the eviction of all victims."""
+        return guarantee.used - self._taken[_key(model, guarantee)]
 
     def _protection_of(self, candidate: ReclaimCandidate) -> PreemptionProtection | None:
-        """Return the first reason against the eviction of a candidate alone; None if the rules allow it."""
-        # Most allocations of a group use the same amounts. Equal amounts and groups are the same objects.
-        alike = candidate.row.preemptible, id(candidate.frees), *map(id, candidate.groups)
-        if alike not in self._protections:
-            self._protections[alike] = Victims().protection_of(candidate)
-        return self._protections[alike]
-
-    def _add_until_fit(self, order: Iterable[ReclaimCandidate]) -> Victims | None:
-        """Return the first candidates that the rules allow and that suffice."""
-        victims = Victims()
-        for candidate in order:
-            if victims.protection_of(candidate) is None:
-                victims.add(candidate)
-                if self._may_suffice(victims) and self.fits(victims.chosen.values()):
-                    return victims
+        """Return the first reason against a further victim; None if the rules allow it."""
+        if not candidate.row.preemptible:
+            return PreemptionProtection.NOT_PREEMPTIBLE
+        if not candidate.frees:
+            return PreemptionProtection.FREES_NOTHING
+        entitled = candidate.entitled
+        if not entitled:
+            return PreemptionProtection.NOT_ENTITLED
+        own = (found for found in candidate.guarantees_of(entitled) if found[2].name == found[1].name)
+        if not any(self.used(model, one) > one.share for model, _, one in own):
+            return PreemptionProtection.WITHIN_SHARE
+        for model, _, one in candidate.guarantees_of(candidate.groups):
+            if one.guaranteed and self.used(model, one) - candidate.frees[one.resource] < one.guaranteed:
+                return PreemptionProtection.GUARANTEE
         return None
-
-    def _may_suffice(self, victims: Victims) -> bool:
-        """Return whether the victims use as much as the node and any queue lack; this saves most checks."""
-        return all(victims.freed[name] >= amount for name, amount in self.lacking.items()) and all(
-            victims.freed[one.resource] >= one.shortfall
-            for one in self.missing
-            if one.kind == TrackingType.QUEUE and one.resource is not None
-        )
-
-    def _without_needless(self, victims: Victims) -> Victims:
-        """Remove each victim without which the request fits as well, the most important first.
-
-        A victim that is needed stays needed without others, so each is tried once.
-        """
-        for needless in sorted(victims.chosen.values(), key=lambda one: one.importance, reverse=True):
-            if self.fits([one for one in victims.chosen.values() if one is not needless]):
-                victims.remove(needless)
-        return victims
 
     # The parts of a plan
 
-    def entitled(self, victims: Victims) -> tuple[Guarantee, ...]:
-        """Return the guarantees of the request against the victims, or against all groups if there are none."""
-        resources = {one.resource for one in self.missing} | self.lacking.keys()
-        found = (
-            guarantee
-            for candidate in (victims.chosen or self.candidates).values()
-            for _, borrower in candidate.groups
-            for guarantee in borrower.entitled
-            if guarantee.resource in resources
-        )
-        return tuple(dict.fromkeys(found))
+    @property
+    def order(self) -> tuple[list[int], int, str]:
+        """The order of the victims of nodes: the lowest priorities first, then the fewest, then the name."""
+        priorities = sorted((one.row.priority for one in self.victims.values()), reverse=True)
+        return priorities, len(priorities), self.node or ""
 
-    def protected(self, victims: Victims) -> Iterator[tuple[str, str, PreemptionProtection]]:
+    def entitled(self) -> Iterator[Guarantee]:
+        """Yield the guarantees of the request against the victims, or against all groups if there are none."""
+        resources = {one.resource for one in self.missing} | self.lacking.keys()
+        for candidate in (self.victims or self.candidates).values():
+            for _, borrower in candidate.groups:
+                yield from (one for one in borrower.entitled if one.resource in resources)
+
+    def protected(self) -> Iterator[tuple[str, str, PreemptionProtection]]:
         """Yield the group of each other allocation, with the reason against it."""
         for name, candidate in self.candidates.items():
-            if name not in victims.chosen:
+            if name not in self.victims:
                 _, group = candidate.groups[0]
-                yield group.kind, group.name, self._protection_of(candidate) or PreemptionProtection.NOT_NEEDED
+                yield group.kind, group.name, self._protections[name] or PreemptionProtection.NOT_NEEDED
 
 
-def protected_counts(searches: Iterable[VictimSearch], victims: Victims) -> tuple[ProtectedCount, ...]:
-    """Return the number of other allocations by group and reason; the largest numbers first."""
-    counts = Counter(key for search in searches for key in search.protected(victims))
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(ProtectedCount(*key, count) for key, count in ordered)
+def _key(model: int, guarantee: Guarantee) -> _Key:
+    return model, guarantee.place, guarantee.name, guarantee.resource
 
 
 @final
@@ -281,110 +263,113 @@ class ReclaimPlanning(SubjectQueries):
         nodes: Mapping[str, Resource] | None,
         only: Container[str] | None = None,
     ) -> ReclaimPlan:
-        """Return a plan; with *only*, one that evicts no other allocations than these, which count as running."""
-        request = self._request(subject, query)
-        _, _, usage, _, priority, preemptible, duration, *_ = query
-        made = ReclaimPlan(_plain(subject), usage, priority, preemptible, Outcome.FITS, duration=duration)
-        terminating = [row for name, row in self._state.terminating_rows().items() if only is None or name not in only]
-        places = [_Place()] if nodes is None else [_Place(name, free) for name, free in sorted(nodes.items())]
-        for outcome, leaving in ((Outcome.FITS, []), (Outcome.AWAITS_TERMINATING, terminating)):
-            missing = self._shortage(request, leaving)
-            for place in places if not missing else ():
-                if not self._lacking(request, place, leaving):
-                    return replace(made, outcome=outcome, node=place.node, free_on_node=place.free)
+        """Return a plan; with *only*, one that evicts no other allocations than these, which count as running.
+
+        Raises:
+            RequestError: the request cannot be made.
+        """
+        self.check(subject, query)
+        application, terminating = self.application_of(subject), self._state.terminating_rows().items()
+        leaving = [row for name, row in terminating if only is None or name not in only]
+        request = _Request(application, self.claim(application, query), leaving, only)
+        made = ReclaimPlan(
+            subject, query.usage, query.priority, query.preemptible, Outcome.FITS, duration=query.duration
+        )
+        places: list[tuple[str | None, Resource | None]] = [(None, None)] if nodes is None else [*sorted(nodes.items())]
+        for outcome, one in ((Outcome.FITS, request._replace(leaving=())), (Outcome.AWAITS_TERMINATING, request)):
+            missing = self._shortage(one)
+            for node, free in places if not missing else ():
+                if not self._lacking(one, node, free):
+                    return replace(made, outcome=outcome, node=node, free_on_node=free)
         made = replace(made, missing=missing)
         if not all(violation.can_wait for violation in missing):
             return replace(made, outcome=Outcome.NEVER)
         if any(violation.kind in _BLOCKING or violation.resource is None for violation in missing):
             return replace(made, outcome=Outcome.BLOCKED)
-        searches = [(one, self._search(request, missing, terminating, one, only)) for one in places]
-        found = [(place, search, victims) for place, search in searches if (victims := search.run()) is not None]
-        if not found:
-            entitled = dict.fromkeys(one for _, search in searches for one in search.entitled(Victims()))
-            protected = protected_counts([search for _, search in searches], Victims())
-            return replace(made, outcome=Outcome.NONE, entitled=tuple(entitled), protected=protected)
-        place, search, victims = min(found, key=lambda one: _order_of(one[0], one[2]))
+        return self._search_plan(made, [self._search(request, missing, *place) for place in places])
+
+    def _search_plan(self, made: ReclaimPlan, searches: Sequence[VictimSearch]) -> ReclaimPlan:
+        """Return the plan that follows from a search on each node."""
+        found = [search for search in searches if search.run()]
+        best = min(found, key=lambda search: search.order, default=None)
+        shown = searches if best is None else [best]
+        counts = Counter(key for search in shown for key in search.protected())
+        made = replace(
+            made,
+            outcome=Outcome.NONE,
+            entitled=tuple(dict.fromkeys(one for search in shown for one in search.entitled())),
+            # The largest numbers first.
+            protected=tuple(
+                ProtectedCount(*key, -least) for least, key in sorted((-n, key) for key, n in counts.items())
+            ),
+        )
+        if best is None:
+            return made
         return replace(
             made,
             outcome=Outcome.PLAN,
-            entitled=search.entitled(victims),
-            victims=tuple(self._victim(one, victims) for one in victims.chosen.values()),
-            protected=protected_counts([search], victims),
-            node=place.node,
-            free_on_node=place.free,
-            missing_on_node=None if place.node is None else Resource(search.lacking),
+            victims=tuple(self._victim(one, best) for one in best.victims.values()),
+            node=best.node,
+            free_on_node=best.free,
+            missing_on_node=None if best.node is None else Resource(best.lacking),
         )
 
-    def _victim(self, candidate: ReclaimCandidate, victims: Victims) -> ReclaimVictim:
-        name = candidate.row.allocation_id
-        groups = sorted(candidate.groups, key=lambda group: not is_entitled(group[1].entitled, candidate.frees))
-        guarantees = (
-            one._replace(used=victims.used(model, one))
-            for model, borrower in groups
-            for one in borrower.guarantees
-            if one.resource in candidate.frees
-        )
-        return ReclaimVictim(*self._facts_of(self._state.allocations[name]), tuple(guarantees))
+    def _victim(self, candidate: ReclaimCandidate, search: VictimSearch) -> ReclaimVictim:
+        # The groups that have to return something come first.
+        entitled = candidate.entitled
+        groups = sorted(candidate.groups, key=lambda group: group not in entitled)
+        found = candidate.guarantees_of(groups)
+        guarantees = tuple(one._replace(used=search.used(model, one)) for model, _, one in found)
+        return ReclaimVictim(*self._facts_of(candidate.row), guarantees)
 
-    def _lacking(self, request: _Request, place: _Place, leaving: Sequence[Allocation]) -> dict[str, int]:
-        """Return the amounts that a place lacks for a request once some allocations have left."""
-        if place.free is None:
+    def _shortage(self, request: _Request, victims: Iterable[ReclaimCandidate] = ()) -> tuple[Violation, ...]:
+        """Return every limit that a request would exceed after the release of some allocations."""
+        gone = [*request.leaving, *(one.row for one in victims)]
+        own, in_models = self.violations_without(request.application, request.claim, gone)
+        return own + in_models
+
+    def _lacking(
+        self, request: _Request, node: str | None, free: Resource | None, victims: Iterable[ReclaimCandidate] = ()
+    ) -> dict[str, int]:
+        """Return the amounts that a node lacks for a request once some allocations have left."""
+        if free is None:
             return {}
-        free, (_, claim) = place.free, request
-        for row in leaving:
-            if row.node == place.node:
-                free += row.usage
+        gone, claim = [*request.leaving, *(one.row for one in victims)], request.claim
+        free = sum_of((free, *(row.usage for row in gone if row.node == node)))
         for row in self._state.placed_rows().values():
-            if row.node == place.node and row.application_id != claim.application_id:
+            if row.node == node and row.application_id != claim.application_id:
                 free -= row.usage
         lacking = ((name, amount - free.get(name, 0)) for name, amount in claim.usage.items())
         return {name: amount for name, amount in lacking if amount > 0}
 
     def _search(
-        self,
-        request: _Request,
-        missing: Sequence[Violation],
-        leaving: Sequence[Allocation],
-        place: _Place,
-        only: Container[str] | None,
+        self, request: _Request, missing: Sequence[Violation], node: str | None, free: Resource | None
     ) -> VictimSearch:
-        """Return the search among the allocations of other groups in a place, or those of them that *only* contains."""
+        """Return the search among the allocations of other groups on a node, or on all."""
         candidates: dict[str, ReclaimCandidate] = {}
-        lacking, held = self._lacking(request, place, leaving), self._state.held
+        lacking, held = self._lacking(request, node, free), self._state.held
         freed_by, only_there = _freed_amounts(missing, lacking), lacking.keys() - {one.resource for one in missing}
-        borrowers = self._models.borrowers(request[1], {row.allocation_id for row in leaving})
+        borrowers = self._models.borrowers(request.claim, {row.allocation_id for row in request.leaving})
         variants = self._admission.variants
-        own = {} if variants is None else variants.protection.own_of_models(request[1])
+        own = {} if variants is None else variants.protection.own_of_models(request.claim)
         for model, found in enumerate(borrowers):
             for borrower in found:
                 group = model, _down_to_guarantee(_with_own(borrower, own), only_there)
                 for name in borrower.allocation_ids:
                     if name in candidates:
                         candidates[name].groups.append(group)
-                    elif (only is None or name in only) and (row := held(name)) and place.node in {None, row.node}:
+                    elif (
+                        (request.only is None or name in request.only)
+                        and (row := held(name))
+                        and node in {None, row.node}
+                    ):
                         path = self._state.applications[row.application_id].queue.queue_path
                         candidates[name] = ReclaimCandidate(row, *freed_by(row.usage, path), [group])
 
         def fits(victims: Iterable[ReclaimCandidate]) -> bool:
-            gone = [*leaving, *(one.row for one in victims)]
-            return not self._lacking(request, place, gone) and not self._shortage(request, gone)
+            return not self._lacking(request, node, free, victims) and not self._shortage(request, victims)
 
-        return VictimSearch(missing, candidates, lacking, fits)
-
-    def _request(self, subject: Subject, query: AllocationRequest) -> _Request:
-        """Return the application and the claim of a request.
-
-        Raises:
-            RequestError: it cannot be made.
-        """
-        self.check(subject, query)
-        application = self.application_of(subject)
-        return application, self.claim(application, query)
-
-    def _shortage(self, request: _Request, leaving: Sequence[Allocation]) -> tuple[Violation, ...]:
-        """Return every limit that a request would exceed after the release of some allocations."""
-        own, in_models = self.violations_without(*request, leaving)
-        return own + in_models
+        return VictimSearch(node, free, missing, lacking, candidates, fits)
 
     def carry_out(self, plan: ReclaimPlan) -> tuple[str, ...]:
         """Release the victims of a plan that still exist, or none of them.
@@ -425,12 +410,6 @@ class ReclaimPlanning(SubjectQueries):
         return f"the eviction of {needless[0]!r} is no longer needed" if needless else None
 
 
-def _order_of(place: _Place, victims: Victims) -> tuple[list[int], int, str]:
-    """Return the order of the victims of places: the lowest priorities first, then the fewest, then the name."""
-    priorities = sorted((one.row.priority for one in victims.chosen.values()), reverse=True)
-    return priorities, len(priorities), place.node or ""
-
-
 def _down_to_guarantee(borrower: Borrower, resources: Collection[str]) -> Borrower:
     """Return a borrower that returns all above its guarantee of some resources.
 
@@ -453,13 +432,6 @@ def _with_own(borrower: Borrower, used: Mapping[str, Mapping[str, OwnAmount]]) -
     kept = (one._replace(guaranteed=min(one.guaranteed, own(one).own)) for one in borrower.guarantees)
     entitled = (one._replace(used=one.used - own(one).borrowed) for one in borrower.entitled)
     return borrower._replace(guarantees=tuple(kept), entitled=tuple(entitled))
-
-
-def _plain(subject: Subject) -> Subject:
-    """Return a subject that can be pickled: the tags of a checked one are a view."""
-    if isinstance(subject, UserInQueue) and subject.tags is not None:
-        return replace(subject, tags=dict(subject.tags))
-    return subject
 
 
 def _freed_amounts(
