@@ -29,7 +29,7 @@ JsonMapping: TypeAlias = Mapping[str, Any]
 class Row:
     """A frozen dataclass that is an object in JSON, with the names of its attributes."""
 
-    __slots__: tuple[str, ...] = ()
+    __slots__ = ()
 
     def to_dict(self) -> JsonObject:
         """Return the value for JSON, with the names of its attributes."""

@@ -15,6 +15,7 @@ The rule presumes that a model which allows a request allows every smaller reque
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -194,26 +195,13 @@ def _fill(most: _Amounts, fits: Callable[[_Amounts], bool]) -> _Amounts:
     """Return the largest amounts that fit together. An empty request fits."""
     granted: _Amounts = {}
 
-    def fits_with(name: str, amount: int) -> bool:
-        return fits({**granted, name: amount})
+    def is_denied(name: str, amount: int) -> bool:
+        return not fits({**granted, name: amount})
 
     for name, amount in most.items():
-        granted[name] = _largest(amount, partial(fits_with, name))
+        is_too_much = partial(is_denied, name)
+        granted[name] = bisect_left(range(1, amount), x=True, key=is_too_much) if is_too_much(amount) else amount
     return granted
-
-
-def _largest(most: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest amount up to *most* that fits. An amount of 0 fits."""
-    if fits(most):
-        return most
-    low, high = 0, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _usage(limits: Iterable[EffectiveLimit]) -> Resource:

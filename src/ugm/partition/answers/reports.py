@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 from ugm._json_values import Row, attributes
 from ugm.decision import Decision, EffectiveLimit, Violation, denial_for_people, headroom_of, one_line
 from ugm.identity import UserGroup
 from ugm.partition.engine.application import Application, ApplicationInfo
 from ugm.partition.rows import Allocation
-from ugm.queues import Placement
+from ugm.queues import Placement, QueueState
 from ugm.resources import Resource, as_float, format_amount
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class UserInQueue:
     quota: Resource | None = None
 
 
+#: A limit with its usage.
+_LimitT = TypeVar("_LimitT", EffectiveLimit, QueueState)
 #: The subject of a query: the id of an application, or a user in a queue.
 Subject: TypeAlias = str | UserInQueue
 
@@ -289,7 +291,7 @@ class LimitUtilization(Row):
         return {**attributes(self, self.__slots__), "share": as_float(self.share)}
 
 
-def shares_of(limits: Iterable[EffectiveLimit]) -> Iterator[tuple[EffectiveLimit, str | None, int, int]]:
+def shares_of(limits: Iterable[_LimitT]) -> Iterator[tuple[_LimitT, str | None, int, int]]:
     """Yield the usage and the maximum of every limited resource, and of the number of applications with None."""
     for limit in limits:
         for name, maximum in (limit.max_resources or {}).items():

@@ -12,7 +12,7 @@ ten microseconds for each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple, final
 
@@ -21,13 +21,13 @@ from ugm.counters import Limit
 from ugm.decision import EffectiveLimit
 from ugm.engine_lock import ReadLocked
 from ugm.identity import ROOT, WILDCARD, TrackingType, ancestors, is_below
-from ugm.partition.answers.reports import LimitUtilization, shares_of
+from ugm.partition.answers.reports import LimitUtilization
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import QueueRow
 from ugm.queues import QueueState
-from ugm.resources import Resource, smallest_amounts, sum_of
+from ugm.resources import Resource, as_float, smallest_amounts, sum_of
 from ugm.tracking import GroupUsage, UserUsage
 from ugm.tracking.holding import Amounts, Holding, all_holdings
 from ugm.tracking.limits import LimitTable
@@ -147,15 +147,15 @@ class OwnerLimits:
         return tuple(self._effective(*item) for item in sorted(self._limits.items()))
 
     @cached_property
-    def share(self) -> float:
-        """The largest used part of a limit, rounded; 0 without limits."""
-        return max((_ratio(used, most) for _, _, used, most in shares_of(self.effective)), default=0.0)
-
-    @cached_property
     def utilization(self) -> LimitUtilization:
         """The utilization of the most used limit."""
         running, usage = self._usage.total
         return LimitUtilization.of(self._name, usage, running, self.effective)
+
+    @property
+    def share(self) -> float:
+        """The largest used part of a limit, rounded; 0 without limits."""
+        return as_float(self.utilization.share)
 
     def usage(self) -> TrackerCopy:
         """Return the usage in each queue. A queue with only pending allocations has an empty usage."""
@@ -163,14 +163,9 @@ class OwnerLimits:
 
     @cached_property
     def _limits(self) -> dict[str, Limit]:
-        return dict(item for path in self.queue_paths for item in self._limits_on(path))
-
-    def _limits_on(self, queue_path: str) -> Iterator[tuple[str, Limit]]:
-        """Yield the limits from a queue to the root."""
-        for level in self._table.levels_from(queue_path):
-            limit = level.limit_for(self._name)
-            if limit is not None:
-                yield level.queue_path, limit
+        levels = {level.queue_path: level for path in self.queue_paths for level in self._table.levels_from(path)}
+        found = ((path, level.limit_for(self._name)) for path, level in levels.items())
+        return {path: limit for path, limit in found if limit is not None}
 
     def _effective(self, queue_path: str, limit: Limit) -> EffectiveLimit:
         running, usage = self._usage.queues.get(queue_path, NOTHING)
@@ -185,14 +180,6 @@ class OwnerLimits:
             usage=Resource({resource: usage.get(resource, 0) for resource in limit.resources}),
             running_applications=running,
         )
-
-
-def _ratio(used: int, most: int) -> float:
-    # A limit of 0 counts as fully used.
-    try:
-        return used / most if most else 1.0 + used
-    except OverflowError:
-        return float("inf")
 
 
 def copy_owner(state: PartitionState, kind: TrackingType, name: str, *, pending: bool = False) -> OwnerLimits | None:

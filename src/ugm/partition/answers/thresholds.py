@@ -17,44 +17,25 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm._json_values import JsonObject
 from ugm.configuration import ThresholdConfig
-from ugm.configuration.model_kinds import reported_uses
+from ugm.configuration.model_kinds import ReportedUse, reported_uses
 from ugm.errors import number_text
 from ugm.identity import TrackingType
 from ugm.model import BUDGET
+from ugm.partition.answers.reports import shares_of
 from ugm.partition.interface import AbstractPartition
-from ugm.resources import Resource, as_float, brief_amount, usage_texts
+from ugm.resources import as_float, brief_amount, usage_texts
 
 __all__ = ["ThresholdCrossed", "ThresholdWatch"]
 
 _PERCENT: Final = 100
 
-
-class _LimitKey(NamedTuple):
-    """The identity of one limit on one resource."""
-
-    kind: str
-    place: str
-    name: str
-    scope: str
-    #: Empty for the number of applications.
-    resource: str
+#: The uses of limits above thresholds, each with these thresholds in ascending order, by its fields but the amounts.
+_Watched: TypeAlias = Mapping[tuple[object, ...], tuple[ReportedUse, tuple[int, ...]]]
 
 
-class _Use(NamedTuple):
-    """The usage under a limit, and its maximum."""
-
-    used: int | Fraction
-    maximum: int | Fraction
-    #: The thresholds that it is above, ascending.
-    levels: tuple[int, ...] = ()
-
-    @property
-    def share(self) -> Fraction:
-        """The used part; any usage under a maximum of 0 counts as all of it."""
-        return Fraction(self.used) / self.maximum if self.maximum > 0 else Fraction(self.used > 0)
-
-
-_Uses: TypeAlias = Iterator[tuple[_LimitKey, _Use]]
+def _share(used: int | Fraction, maximum: int | Fraction) -> Fraction:
+    """Return the used part of a limit; any usage under a maximum of 0 counts as all of it."""
+    return Fraction(used) / maximum if maximum > 0 else Fraction(used > 0)
 
 
 class ThresholdCrossed(NamedTuple):
@@ -79,7 +60,7 @@ class ThresholdCrossed(NamedTuple):
     @property
     def share(self) -> Fraction:
         """The used part of the limit: 1 is all of it. Any usage under a limit of 0 counts as all of it."""
-        return _Use(self.used, self.limit).share
+        return _share(self.used, self.limit)
 
     def to_dict(self) -> JsonObject:
         """Return the crossing for JSON: fractions as texts such as ``7/2``, and the share as a decimal number."""
@@ -134,8 +115,8 @@ class ThresholdWatch:
 
     __slots__ = ("_partition", "_thresholds", "_watched")
 
-    #: The snapshot of the last update.
-    _watched: Mapping[_LimitKey, _Use]
+    #: The state at the last update.
+    _watched: _Watched
     _thresholds: ThresholdConfig
 
     def __init__(self, partition: AbstractPartition) -> None:
@@ -151,10 +132,8 @@ class ThresholdWatch:
     @property
     def crossed(self) -> tuple[ThresholdCrossed, ...]:
         """The thresholds that usage is above, with the usage at the last update."""
-        watched = self._watched
-        return tuple(
-            _crossing(key, level, use, rising=True) for key, use in sorted(watched.items()) for level in use.levels
-        )
+        watched = sorted(self._watched.items())
+        return tuple(_crossing(use, level, rising=True) for _, (use, levels) in watched for level in levels)
 
     def update(self) -> tuple[ThresholdCrossed, ...]:
         """Return the crossings since the last update, each threshold of each limit at most once.
@@ -171,61 +150,44 @@ class ThresholdWatch:
         """
         config, before = self._partition.config, self._watched
         thresholds = ThresholdConfig() if config is None else config.ugm.thresholds
-        uses = dict(self._uses()) if thresholds.shares or before else {}
+        found = self._uses() if thresholds.shares or before else ()
+        uses: dict[tuple[object, ...], ReportedUse] = {use[:5]: use for use in found}
         events: list[ThresholdCrossed] = []
-        after: dict[_LimitKey, _Use] = {}
+        after: dict[tuple[object, ...], tuple[ReportedUse, tuple[int, ...]]] = {}
         for key in sorted({**before, **uses}):
-            old = before.get(key, _Use(0, 1))
-            use = (
-                uses[key]._replace(levels=_levels(thresholds, uses[key], old.levels))
-                if key in uses
-                else _Use(0, old[1])
-            )
-            if use.levels:
-                after[key] = use
+            use = uses[key] if key in uses else before[key][0]._replace(used=0)
+            old = before[key][1] if key in before else ()
+            new = _levels(thresholds, use, old)
+            if new:
+                after[key] = use, new
             # In the order in which usage meets them.
-            events += [
-                _crossing(key, level, use, rising=False) for level in old.levels[::-1] if level not in use.levels
-            ]
-            events += [_crossing(key, level, use, rising=True) for level in use.levels if level not in old.levels]
+            events += [_crossing(use, level, rising=False) for level in old[::-1] if level not in new]
+            events += [_crossing(use, level, rising=True) for level in new if level not in old]
         self._thresholds, self._watched = thresholds, after
         return tuple(events)
 
-    def _uses(self) -> _Uses:
-        """Yield the usage under every limit."""
+    def _uses(self) -> Iterator[ReportedUse]:
+        """Yield the usage under every limit; that of applications without a resource."""
         snapshot = self._partition.snapshot()
         root = snapshot.queue()
-        for state in () if root is None else root.walk():
-            path, most, count = state.queue_path, state.max_resources, state.max_applications
-            yield from _uses_of((TrackingType.QUEUE, path, path), state.usage, most, state.running_applications, count)
-        owners = [
-            *map(snapshot.limits_of_user, snapshot.user_names),
-            *map(snapshot.limits_of_group, snapshot.group_names),
-        ]
-        for limit in (limit for owner in owners for limit in owner.effective):
-            owner, most, count = (limit.kind, limit.queue_path, limit.name), limit.max_resources, limit.max_applications
-            yield from _uses_of(owner, limit.usage, most, limit.running_applications, count)
+        for queue, resource, used, most in shares_of(() if root is None else root.walk()):
+            path = queue.queue_path
+            yield ReportedUse(TrackingType.QUEUE, path, path, "", resource or "", used, most)
+        users = map(snapshot.limits_of_user, snapshot.user_names)
+        groups = map(snapshot.limits_of_group, snapshot.group_names)
+        limits = (limit for owner in (*users, *groups) for limit in owner.effective)
+        for limit, resource, used, most in shares_of(limits):
+            yield ReportedUse(limit.kind, limit.queue_path, limit.name, "", resource or "", used, most)
         for report in self._partition.model_reports():
-            for *key, used, maximum in () if report.is_suspended else reported_uses(report.model, report.state):
-                yield _LimitKey(*key), _Use(used, maximum)
+            yield from () if report.is_suspended else reported_uses(report.model, report.state)
 
 
-def _uses_of(
-    owner: tuple[str, str, str], usage: Resource, most: Resource | None, running: int, max_applications: int
-) -> _Uses:
-    """Yield the usage under the limits of an owner, a queue or a user or group in a queue."""
-    for resource, maximum in (most or {}).items():
-        yield _LimitKey(*owner, "", resource), _Use(usage.get(resource, 0), maximum)
-    if max_applications:
-        yield _LimitKey(*owner, "", ""), _Use(running, max_applications)
-
-
-def _levels(thresholds: ThresholdConfig, use: _Use, before: tuple[int, ...]) -> tuple[int, ...]:
+def _levels(thresholds: ThresholdConfig, use: ReportedUse, before: tuple[int, ...]) -> tuple[int, ...]:
     """Return the thresholds that a limit is above now, ascending."""
-    share = use.share * _PERCENT
+    share = _share(use.used, use.maximum) * _PERCENT
     slack = {level: thresholds.hysteresis if level in before else 0 for level in thresholds.shares}
     return tuple(sorted(level for level, lowered in slack.items() if share >= level - lowered))
 
 
-def _crossing(key: _LimitKey, level: int, use: _Use, *, rising: bool) -> ThresholdCrossed:
-    return ThresholdCrossed(key.kind, key.name, key.place, key.resource or None, level, rising, use.used, use.maximum)
+def _crossing(use: ReportedUse, level: int, *, rising: bool) -> ThresholdCrossed:
+    return ThresholdCrossed(use.kind, use.name, use.place, use.resource or None, level, rising, use.used, use.maximum)

@@ -17,7 +17,7 @@ from ugm.configuration import PartitionConfig, ScheduledLimit, ThresholdConfig
 from ugm.configuration.fields import setting_texts
 from ugm.decision import COUNTED_KINDS, Violation
 from ugm.identity import TrackingType
-from ugm.partition.config.compiled import CompiledConfig
+from ugm.partition.config.compiled import CompiledConfig, limits_of
 from ugm.queues import QueueSpec, Quota
 from ugm.resources import Resource, format_amount
 
@@ -208,9 +208,9 @@ def _limited(compiled: CompiledConfig) -> Iterator[tuple[str, str, str, str, str
             for name, limit in level.all_limits().items():
                 for amounts in _amounts("", limit.resources, limit.applications):
                     yield kind, name, path, *amounts
-    for path, kind, name, maximum in compiled.pending_maxima():
+    for owner, maximum in () if compiled.pending is None else compiled.pending.all_maxima():
         for (work, resource), amount in maximum.amounts.items():
-            yield kind, name, path, f"{work} ", resource, amount
+            yield owner.kind, owner.name, owner.queue_path, f"{work} ", resource, amount
 
 
 def _amounts(work: str, resources: Resource | None, count: int) -> Iterator[tuple[str, str | None, int]]:
@@ -233,16 +233,9 @@ def _models(compiled: CompiledConfig) -> Iterator[tuple[_Part, dict[str, str]]]:
 def _schedules(compiled: CompiledConfig) -> Iterator[tuple[_Part, dict[str, str]]]:
     """Yield each place with a schedule, and its entries."""
     config = None if compiled.schedule is None else compiled.config
-    for path, queue in () if config is None else config.root.walk():
-        for place, one in [
-            (path, queue.ugm),
-            *((f"{path} limits[{at}]", one.ugm) for at, one in enumerate(queue.limits)),
-        ]:
-            if one.schedule:
-                yield (
-                    ("schedule", place, ""),
-                    {f"entry {at}": _entry(entry) for at, entry in enumerate(one.schedule, 1)},
-                )
+    for place, _, _, one in () if config is None else limits_of(config.root):
+        if one.schedule:
+            yield ("schedule", place, ""), {f"entry {at}": _entry(entry) for at, entry in enumerate(one.schedule, 1)}
 
 
 def _entry(entry: ScheduledLimit) -> str:

@@ -23,7 +23,7 @@ All variants of the maxima are checked when the configuration is compiled. Each 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -59,6 +59,7 @@ __all__ = [
     "PendingViolation",
     "ScheduledViolation",
     "highest_limits",
+    "limits_of",
 ]
 
 
@@ -116,9 +117,8 @@ class AccountKey(NamedTuple):
     name: str
 
 
-#: The maxima that one queue sets by kind and name, that of the queue itself with an empty name. Entries that limit no
-#: pending work have None.
-_Level: TypeAlias = Mapping[TrackingType, Mapping[str, PendingMaximum | None]]
+#: The kind of the owner, the queue, and the name in the configuration; see `ugm.Violation`.
+_PlaceKey: TypeAlias = tuple[str, str, str]
 
 
 @final
@@ -126,59 +126,39 @@ class PendingLimits:
     """All limits on pending work of one configuration.
 
     Args:
-        levels: by queue path.
+        maxima: the maxima by place; None for a named owner without a limit on pending work. A queue has no name.
     """
 
-    __slots__ = ("_levels",)
+    __slots__ = ("_maxima",)
 
-    def __init__(self, levels: Mapping[str, _Level]) -> None:
-        self._levels: Final = levels
+    def __init__(self, maxima: Mapping[_PlaceKey, PendingMaximum | None]) -> None:
+        self._maxima: Final = maxima
 
     @classmethod
     def compile(cls, config: PartitionConfig | None) -> Self | None:
         """Compile the limits of a configuration; None if it sets none."""
-        if config is None:
-            return None
-        levels = {
-            path: {
-                TrackingType.USER: _named(path, queue, lambda entry: entry.users),
-                TrackingType.GROUP: _named(path, queue, lambda entry: entry.groups),
-                TrackingType.QUEUE: {"": _maximum(path, "", queue.ugm)},
-            }
-            for path, queue in config.root.walk()
-        }
-        limits = cls(levels)
-        return limits if any(limits.all_maxima()) else None
+        maxima: dict[_PlaceKey, PendingMaximum | None] = {}
+        for place, keys, _, extensions in () if config is None else limits_of(config.root):
+            for key in keys:
+                # The first of several entries for a name counts.
+                maxima.setdefault(key, _maximum(place, key[2], extensions))
+        return cls(maxima) if any(maxima.values()) else None
 
     def maxima(self, queue_path: str, user: str, group: str | None) -> Iterator[tuple[AccountKey, PendingMaximum]]:
         """Yield the maxima for an application: of the user, the group and the queues, each leaf to root."""
-        levels = [(path, self._levels[path]) for path in ancestors(queue_path) if path in self._levels]
         owners = (TrackingType.USER, user), (TrackingType.GROUP, group), (TrackingType.QUEUE, "")
         for kind, name in owners if group is not None else owners[::2]:
-            for path, level in levels:
-                named = level[kind]
-                maximum = named.get(name or "", named.get(WILDCARD) if kind is TrackingType.USER else None)
+            for path in ancestors(queue_path):
+                wildcard = self._maxima.get((kind, path, WILDCARD)) if kind is TrackingType.USER else None
+                maximum = self._maxima.get((kind, path, name or ""), wildcard)
                 if maximum is not None:
                     yield AccountKey(path, kind, name or path), maximum
 
-    def all_maxima(self) -> Iterator[tuple[str, TrackingType, str, PendingMaximum]]:
-        """Yield every maximum with its queue, its kind of owner and its name in the configuration."""
-        for path, level in self._levels.items():
-            for kind, named in level.items():
-                for name, maximum in named.items():
-                    if maximum is not None:
-                        yield path, kind, name or path, maximum
-
-
-def _named(
-    path: str, queue: QueueConfig, names_of: Callable[[LimitConfig], Iterable[str]]
-) -> dict[str, PendingMaximum | None]:
-    """Return the maximum of every name. The first of several entries for a name counts."""
-    found: dict[str, PendingMaximum | None] = {}
-    for index, entry in enumerate(queue.limits):
-        for name in names_of(entry):
-            found.setdefault(name, _maximum(f"{path} limits[{index}]", name, entry.ugm))
-    return found
+    def all_maxima(self) -> Iterator[tuple[AccountKey, PendingMaximum]]:
+        """Yield every maximum with its owner."""
+        for (kind, path, name), maximum in self._maxima.items():
+            if maximum is not None:
+                yield AccountKey(path, kind, name or path), maximum
 
 
 def _maximum(place: str, name: str, settings: LimitExtensions) -> PendingMaximum | None:
@@ -201,8 +181,6 @@ ActiveEntries: TypeAlias = tuple[int | None, ...]
 _Maxima: TypeAlias = tuple[Resource | None, int]
 #: Returns the maxima that replace others, which have a schedule.
 _Choice: TypeAlias = Callable[[_Maxima, tuple[ScheduledLimit, ...]], _Maxima]
-#: The kind of the owner, the queue, and the name in the configuration; see `ugm.Violation`.
-_PlaceKey: TypeAlias = tuple[str, str, str]
 
 
 @final
@@ -299,19 +277,18 @@ class ConfigSchedule:
         #: The places by what a violation says about them; None for a limit without a schedule.
         self._by_key: Final[dict[_PlaceKey, _Place | None]] = {}
         places = []
-        for keys, base, extensions in _limits_of(config.root):
+        for _, keys, base, extensions in limits_of(config.root):
             place = None
             if extensions.schedule:
+                for entry in extensions.schedule:
+                    checked_limit("max_resources", entry.max_resources)
                 entries = tuple(map(parse_entry, extensions.schedule))
                 place = _Place(entries, (*(_maxima_with(base, one) for one in extensions.schedule), base))
                 places.append(place)
             for key in keys:
                 self._by_key.setdefault(key, place)
-        #: All limits with a schedule, in the order of `_extensions`.
+        #: All limits with a schedule, in the order of `limits_of`.
         self._places: Final = tuple(places)
-        for one in _extensions(config.root):
-            for entry in one.schedule:
-                checked_limit("max_resources", entry.max_resources)
         #: Returns the compiled limits and queues with some entries in force.
         self.compiled: Final = lru_cache(_MOST_VARIANTS)(self._compile)
         self._later: Final = lru_cache(_MOST_PLACES)(self._later_maxima)
@@ -325,7 +302,7 @@ class ConfigSchedule:
         Raises:
             RequestError: an entry is invalid.
         """
-        if config is None or not any(one.schedule for one in _extensions(config.root)):
+        if config is None or not any(extensions.schedule for *_, extensions in limits_of(config.root)):
             return None
         return cls(config)
 
@@ -406,19 +383,15 @@ def highest_limits(config: PartitionConfig) -> PartitionConfig:
     return replace(config, queues=(_variant(config.root, _highest_maxima),), limits=())
 
 
-def _limits_of(root: QueueConfig) -> Iterator[tuple[list[_PlaceKey], _Maxima, LimitExtensions]]:
-    """Yield the names, the maxima and the extensions of every queue, those of the queue before those of its limits."""
+def limits_of(root: QueueConfig) -> Iterator[tuple[str, list[_PlaceKey], _Maxima, LimitExtensions]]:
+    """Yield the place, the owners, the maxima and the extensions of every queue, and of its limits after it."""
     for path, queue in root.walk():
-        yield [(TrackingType.QUEUE, path, "")], (queue.max_resources, queue.max_applications), queue.ugm
-        for limit in queue.limits:
+        yield path, [(TrackingType.QUEUE, path, "")], (queue.max_resources, queue.max_applications), queue.ugm
+        for at, limit in enumerate(queue.limits):
             users = [(TrackingType.USER, path, name) for name in limit.users]
             groups = [(TrackingType.GROUP, path, name) for name in limit.groups]
-            yield [*users, *groups], (limit.max_resources, limit.max_applications), limit.ugm
-
-
-def _extensions(root: QueueConfig) -> Iterator[LimitExtensions]:
-    """Yield the extensions of every queue, those of the queue before those of its limits."""
-    return (extensions for _, _, extensions in _limits_of(root))
+            maxima = limit.max_resources, limit.max_applications
+            yield f"{path} limits[{at}]", [*users, *groups], maxima, limit.ugm
 
 
 def _variant(queue: QueueConfig, choose: _Choice) -> QueueConfig:
@@ -486,10 +459,6 @@ class CompiledConfig(NamedTuple):
     active: ActiveEntries | None = None
     #: The second at which the limits in force may change.
     changes_at: int = -NEVER
-
-    def pending_maxima(self) -> Iterator[tuple[str, TrackingType, str, PendingMaximum]]:
-        """Yield every limit on pending work; see `PendingLimits.all_maxima`."""
-        return iter(()) if self.pending is None else self.pending.all_maxima()
 
     @property
     def mentions_reservations(self) -> bool:
