@@ -99,7 +99,8 @@ class Violation(NamedTuple):
     (True, True)
     """
 
-    #: The kind of the owner: a `ugm.TrackingType`, or a kind that another quota model defines.
+    #: The kind of the owner: a `ugm.TrackingType`, or a kind that another quota model defines. The kind of a limit on
+    #: pending work is that of its owner after the word ``pending`` or ``submitted``.
     kind: str
     #: The owner of the limit: the user, the group that the application is charged to, or the queue.
     name: str
@@ -108,7 +109,7 @@ class Violation(NamedTuple):
     #: The name that the limit was set for: the user or group itself, or the wildcard ``*``; of a node of a quota tree,
     #: the tree. Empty for most other kinds.
     limit_name: str
-    #: None for the number of running applications.
+    #: None for the number of running applications, or of pending requests or submitted applications.
     resource: str | None
     limit: int
     used: int
@@ -137,24 +138,28 @@ class Violation(NamedTuple):
         return f"{self._where()}: {self._what()}" + (f" (limit for {self.limit_name!r})" if self.limit_name else "")
 
     def _where(self) -> str:
+        work, _, owner = self.kind.partition(" ")
+        kind = owner if work in COUNTED_KINDS else self.kind
         if self.name == self.queue_path:
-            return f"{self.kind} {self.name}"
-        return f"{self.kind} {self.name!r}" + (f" in {self.queue_path}" if self.queue_path else "")
+            return f"{kind} {self.name}"
+        return f"{kind} {self.name!r}" + (f" in {self.queue_path}" if self.queue_path else "")
 
     def _what(self) -> str:
         if self.kind == SUSPENDED:
             return "its state has been unknown since one of its calls failed; it has to be replaced"
+        counted = COUNTED_KINDS.get(self.kind.partition(" ")[0])
         if self.resource is None:
             more = f", {self.requested} more requested" if self.requested else ""
-            return f"{self.used} of {self.limit} applications running{more}"
+            return f"{self.used} of {self.limit} {counted.after_number if counted else 'applications running'}{more}"
+        in_use, allowed = ("pending", "may be pending") if counted else ("used", "allowed")
         used, limit, requested, shortfall = (
             format_amount(self.resource, amount) for amount in (self.used, self.limit, self.requested, self.shortfall)
         )
         if not self.requested:
-            return f"{used} of {limit} {self.resource} used, {shortfall} too much"
+            return f"{used} of {limit} {self.resource} {in_use}, {shortfall} too much"
         if not self.can_wait:
-            return f"{requested} {self.resource} requested, never more than {limit} allowed"
-        return f"{requested} {self.resource} requested, {used} of {limit} used, {shortfall} too much"
+            return f"{requested} {self.resource} requested, never more than {limit} {allowed}"
+        return f"{requested} {self.resource} requested, {used} of {limit} {in_use}, {shortfall} too much"
 
 
 class Exhaustion(NamedTuple):

@@ -20,7 +20,6 @@ from ugm.errors import RequestError
 from ugm.identity import ROOT, WILDCARD, TrackingType, UserGroup
 from ugm.model import Claim, PendingModel, QuotaModel, ReportingModel
 from ugm.partition import Allocation, AllocationState, ApplicationInfo, ApplicationState
-from ugm.partition.config.compiled import PendingViolation
 from ugm.resources import Resource
 from ugm.testing.queue_model import QueueModel, upward
 
@@ -278,11 +277,11 @@ class PartitionModelState:
             (name, limit), where = self.limit(place), (f"pending {place.kind}", place.name, place.queue_path)
             pending = [each for app in applications for each in self.entries(app.application_id, pending=True)]
             if 0 < limit.ugm.max_pending < len(pending) + number:
-                found.append(PendingViolation(*where, name, None, limit.ugm.max_pending, len(pending), number))
+                found.append(Violation(*where, name, None, limit.ugm.max_pending, len(pending), number))
             for resource, most in (limit.ugm.max_pending_resources or {}).items():
                 used, amount = sum(each.usage.get(resource, 0) for each in pending), usage.get(resource, 0)
                 if used + amount > most and (amount or not number):
-                    found.append(PendingViolation(*where, name, resource, most, used, amount))
+                    found.append(Violation(*where, name, resource, most, used, amount))
         return found
 
     def over_submitted(self, one: SubmittedApplication | None = None) -> list[Violation]:
@@ -291,7 +290,7 @@ class PartitionModelState:
         for place, known in self._submitted(one).items():
             (name, limit), where = self.limit(place), (f"submitted {place.kind}", place.name, place.queue_path)
             if 0 < limit.ugm.max_submitted < len(known) + number:
-                found.append(PendingViolation(*where, name, None, limit.ugm.max_submitted, len(known), number))
+                found.append(Violation(*where, name, None, limit.ugm.max_submitted, len(known), number))
         return found
 
     def _submitted(self, one: SubmittedApplication | None) -> dict[Place, list[SubmittedApplication]]:

@@ -15,7 +15,6 @@ from support.loopback import remote
 from support.page_server import ROWS
 from ugm import Resource, Violation
 from ugm.decision import SUSPENDED
-from ugm.partition.config.compiled import PendingViolation
 
 pytestmark = pytest.mark.ci
 
@@ -156,10 +155,10 @@ TEXTS: Final = {
     Violation("quota: node", "a", "", "T", "vcore", 16_000, 0, 17_600): (
         "quota: node 'a': 17.6 cores requested, never more than 16 cores allowed (limit for 'T')"
     ),
-    PendingViolation("pending user", "sue", "root", "*", "vcore", 2000, 1500, 600): (
+    Violation("pending user", "sue", "root", "*", "vcore", 2000, 1500, 600): (
         "user 'sue' in root: 0.6 cores requested, 1.5 of 2 cores pending, 0.1 cores too much (limit for '*')"
     ),
-    PendingViolation("pending queue", "root", "root", "", "vcore", 2000, 0, 2600): (
+    Violation("pending queue", "root", "root", "", "vcore", 2000, 0, 2600): (
         "queue root: 2.6 cores requested, never more than 2 cores may be pending"
     ),
     Violation("seats", "a", "", "", None, 2, 2, 1): "seats 'a': 2 of 2 applications running, 1 more requested",

@@ -40,7 +40,7 @@ def test_the_promised_duration_counts_for_budgets(kinds: str) -> None:
     assert partition.plan_reclaim("a", THREE).outcome is Outcome.NEVER
     assert partition.plan_reclaim("a", THREE, duration=3601).outcome is Outcome.NEVER
     plan = partition.plan_reclaim("a", THREE, duration=3600)
-    assert (plan.duration, plan.allocation_ids) == (3600, ("b-0", "b-1"))
+    assert (plan.request.duration, plan.allocation_ids) == (3600, ("b-0", "b-1"))
     assert partition.reclaim(plan) == ("b-0", "b-1")
     assert partition.allocate("a-0", "a", THREE, duration=3600)
     partition.verify()

@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Final, TypeAlias, TypeVar, final
 
 from ugm._json_values import JsonMapping, Row
@@ -29,7 +30,7 @@ from ugm.partition.answers.reports import LimitUtilization
 from ugm.partition.config.plan import ModelFacts
 from ugm.partition.engine.model_calls import Call
 from ugm.partition.engine.model_set import ModelSet
-from ugm.resources import MAX_QUANTITY, Resource
+from ugm.resources import MAX_QUANTITY, Resource, smallest_amounts
 
 __all__ = ["ModelQueries", "ModelReport"]
 
@@ -142,7 +143,8 @@ class ModelQueries:
             names: other resources that models may limit.
             offered: the amounts of all nodes, and nothing else is available; None if no node was registered yet.
         """
-        bounds = self._bounds(claim, free)
+        parts = [free, *self._collect(lambda model: [model.headroom(claim)])]
+        bounds = dict(smallest_amounts(item for part in parts for item in (part or {}).items()) or {})
         if offered is not None:
             bounds |= {name: min(amount, 0) for name, amount in bounds.items() if name not in offered}
         most = {name: max(bounds.get(name, MAX_QUANTITY), 0) for name in sorted({*names, *bounds})}
@@ -156,23 +158,11 @@ class ModelQueries:
         elif fits({}):
             granted = _fill(most, fits)
         else:
-            granted = most = dict.fromkeys(sorted({*most, *self._limited_names()}), 0)
+            limited = (limit.max_resources or () for limit in self._collect(lambda model: model.all_limits()))
+            granted = most = dict.fromkeys(sorted({*most, *chain.from_iterable(limited)}), 0)
         # An amount is negative if usage exceeds a limit.
         found = {name: min(amount, bounds.get(name, amount)) for name, amount in granted.items()}
         return Resource({name: found[name] for name in most if name in bounds or found[name] < MAX_QUANTITY}) or None
-
-    def _limited_names(self) -> Iterator[str]:
-        """Yield the resources that the models limit for any claim."""
-        for limit in self._collect(lambda model: model.all_limits()):
-            yield from limit.max_resources or ()
-
-    def _bounds(self, claim: Claim, free: Resource | None) -> _Amounts:
-        """Return upper bounds of the headroom, for the resources that have one."""
-        bounds = dict(free or {})
-        for found in self._collect(lambda model: [model.headroom(claim)]):
-            for name, amount in (found or {}).items():
-                bounds[name] = min(amount, bounds.get(name, amount))
-        return bounds
 
     # Calls
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias, TypeVar
 
-from ugm._json_values import Row, attributes
+from ugm._json_values import Row, attributes, to_json
 from ugm.decision import Decision, EffectiveLimit, Violation, denial_for_people, headroom_of, one_line
 from ugm.identity import UserGroup
 from ugm.partition.engine.application import Application, ApplicationInfo
@@ -99,10 +99,7 @@ class Explanation:
         return {
             **self.decision.to_dict(),
             "queue_path": self.queue_path or None,
-            "violations": [
-                {**violation.to_dict(), "holders": [holder.to_dict() for holder in holders]}
-                for violation, holders in pairs
-            ],
+            "violations": [{**violation.to_dict(), "holders": to_json(holders)} for violation, holders in pairs],
             **attributes(self, ("limits", "headroom")),
         }
 

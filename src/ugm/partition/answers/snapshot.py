@@ -21,7 +21,7 @@ from ugm.counters import Limit
 from ugm.decision import EffectiveLimit
 from ugm.engine_lock import ReadLocked
 from ugm.identity import ROOT, WILDCARD, TrackingType, ancestors, is_below
-from ugm.partition.answers.reports import LimitUtilization
+from ugm.partition.answers.reports import LimitUtilization, shares_of
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.state import PartitionState
@@ -279,15 +279,17 @@ class PartitionSnapshot:
         return found
 
     def _state(self, path: str, applications: tuple[str, ...], children: tuple[QueueState, ...]) -> QueueState:
-        spec, (running, used) = self._queues[path].spec, self.running.queues.get(path, NOTHING)
+        row, (running, used) = self._queues[path], self.running.queues.get(path, NOTHING)
+        spec, quota = row.spec, row.spec.quota
+        own = quota.max_resources if row.quota is None else row.quota
         return QueueState(
             queue_path=path,
             is_leaf=not spec.is_parent,
             is_managed=path not in self.parts.queues,
             is_draining=self._is_draining(path),
-            max_resources=self._maximum(path),
-            max_applications=spec.quota.max_applications,
-            guaranteed=spec.quota.guaranteed,
+            max_resources=self.cluster if path == ROOT else own,
+            max_applications=quota.max_applications,
+            guaranteed=quota.guaranteed,
             usage=used,
             running_applications=running,
             applications=applications,
@@ -300,22 +302,15 @@ class PartitionSnapshot:
             return False
         return row.was_configured or self._is_draining(above) or not self._queues[above].spec.is_parent
 
-    def _maximum(self, path: str) -> Resource | None:
-        row = self._queues[path]
-        own = row.spec.quota.max_resources if row.quota is None else row.quota
-        return self.cluster if path == ROOT else own
-
     def queue_headroom(self, queue_path: str) -> Resource | None:
         """Return the result of `AbstractPartition.queue_headroom` at that moment, for a queue that exists."""
-        return smallest_amounts(
-            (name, maximum - self.running.queues.get(path, NOTHING).amounts.get(name, 0))
-            for path in ancestors(queue_path)
-            for name, maximum in (self._maximum(path) or {}).items()
-        )
+        uses = shares_of(map(self._states.__getitem__, ancestors(queue_path)))
+        return smallest_amounts((name, most - used) for _, name, used, most in uses if name is not None)
 
     def queue_maximum(self, queue_path: str) -> Resource | None:
         """Return the result of `AbstractPartition.queue_maximum` at that moment, for a queue that exists."""
-        return smallest_amounts(item for path in ancestors(queue_path) for item in (self._maximum(path) or {}).items())
+        uses = shares_of(map(self._states.__getitem__, ancestors(queue_path)))
+        return smallest_amounts((name, most) for _, name, _, most in uses if name is not None)
 
     # Users and groups
 

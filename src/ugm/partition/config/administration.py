@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
-from ugm.arguments import require_amounts, require_exact_name, require_name, require_resource
+from ugm.arguments import require_amounts, require_exact_name, require_instance, require_name, require_resource
 from ugm.errors import RequestError
 from ugm.model import BudgetChange
 from ugm.partition.admission.admission import AdmissionPart
@@ -97,8 +97,7 @@ class Administration(AdmissionPart):
 
     def remove_node(self, name: str) -> bool:
         """Remove a node and return whether it existed."""
-        if type(name) is not str or name not in self._state.cluster.nodes:
-            require_name("node", name)
+        if require_name("node", name) not in self._state.cluster.nodes:
             return False
         return self.change_node(self._state.cluster.remove, name)
 
@@ -168,9 +167,7 @@ def require_budget_change(change: object) -> BudgetChange:
     Raises:
         RequestError: it is not a change, or one of its fields is invalid.
     """
-    if not isinstance(change, BudgetChange):
-        raise RequestError("change", change, "expected a BudgetChange")
-    return change.checked()
+    return require_instance("change", change, BudgetChange).checked()
 
 
 def require_node(name: str, offers: Resource) -> None:

@@ -34,7 +34,7 @@ from ugm.configuration import LimitConfig, LimitExtensions, PartitionConfig, Pla
 from ugm.configuration.fields import to_data
 from ugm.configuration.model_kinds import ModelDefinition, definitions_of
 from ugm.configuration.scheduler import COUNTED_FIELDS, RESERVATION, require_thresholds
-from ugm.decision import COUNTED_KINDS, LimitRise, Violation
+from ugm.decision import LimitRise, Violation
 from ugm.errors import RequestError, time_text
 from ugm.identity import WILDCARD, TrackingType, ancestors
 from ugm.queues import PlacementRules
@@ -56,39 +56,10 @@ __all__ = [
     "Counted",
     "PendingLimits",
     "PendingMaximum",
-    "PendingViolation",
     "ScheduledViolation",
     "highest_limits",
     "limits_of",
 ]
-
-
-class PendingViolation(Violation):
-    """A limit on pending work that a request or a submission would exceed, or that is exceeded already.
-
-    `kind` is one of ``pending user``, ``pending group``, ``pending queue``, ``submitted user``, ``submitted group`` and
-    ``submitted queue``. `resource` is None for the number of pending requests or submitted applications.
-    """
-
-    __slots__ = ()
-
-    def _where(self) -> str:
-        _, _, owner = self.kind.partition(" ")
-        return f"{owner} {self.name}" if self.name == self.queue_path else f"{owner} {self.name!r} in {self.queue_path}"
-
-    def _what(self) -> str:
-        if self.resource is None:
-            items = COUNTED_KINDS[self.kind.partition(" ")[0]].after_number
-            more = f", {self.requested} more requested" if self.requested else ""
-            return f"{self.used} of {self.limit} {items}{more}"
-        used, limit, requested, shortfall = (
-            format_amount(self.resource, amount) for amount in (self.used, self.limit, self.requested, self.shortfall)
-        )
-        if not self.requested:
-            return f"{used} of {limit} {self.resource} pending, {shortfall} too much"
-        if not self.can_wait:
-            return f"{requested} {self.resource} requested, never more than {limit} may be pending"
-        return f"{requested} {self.resource} requested, {used} of {limit} pending, {shortfall} too much"
 
 
 #: The kind of work that is counted, ``pending`` or ``submitted``, and the resource; None for the number of requests or
@@ -463,14 +434,9 @@ class CompiledConfig(NamedTuple):
     @property
     def mentions_reservations(self) -> bool:
         """True if a queue has the property that lets requests reserve capacity, with any value."""
-        if self.config is None:
-            return False
-        return any(
-            RESERVATION in one.properties
-            for _, queue in self.config.root.walk()
-            for one in (queue, queue.child_template)
-            if one is not None
-        )
+        queues = () if self.config is None else self.config.root.walk()
+        places = (one for _, queue in queues for one in (queue, queue.child_template))
+        return any(one is not None and RESERVATION in one.properties for one in places)
 
     @property
     def rule_configs(self) -> tuple[PlacementRule, ...]:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from ugm._json_values import JsonMapping, JsonObject, attributes
+from ugm.arguments import require_instance
 from ugm.configuration.model_kinds import ModelDefinition, unmapped_queues
 from ugm.decision import Exhaustion, Violation
 from ugm.errors import RequestError, time_text
@@ -290,12 +291,9 @@ def require_confirmed(plan: object, *, confirm: bool) -> None:
     Raises:
         RequestError: it is not a plan, or it has risks that are not confirmed.
     """
-    if not isinstance(plan, ConfigPlan):
-        raise RequestError("plan", plan, "expected a ConfigPlan")
-    if type(confirm) is not bool:
-        raise RequestError("confirm", confirm, "expected True or False")
-    if plan.risks and not confirm:
-        listed = "; ".join(map(str, plan.risks))
+    risks = require_instance("plan", plan, ConfigPlan).risks
+    if risks and not require_instance("confirm", confirm, bool):
+        listed = "; ".join(map(str, risks))
         raise RequestError(
             "confirm", confirm, f"the plan lowers limits, which has to be confirmed: {listed}", "unconfirmed"
         )

@@ -42,7 +42,6 @@ from ugm.partition.config.compiled import (
     Counted,
     PendingLimits,
     PendingMaximum,
-    PendingViolation,
 )
 from ugm.partition.rows import Allocation, AllocationState, ApplicationRow, Change, GangStyle
 from ugm.queues.placement import Submission
@@ -392,7 +391,7 @@ class _Account:
             (work, resource), used, amount = counted, self.used[counted], amounts.get(counted, 0)
             if used + amount > limit and (amount or not amounts):
                 where = f"{work} {kind}", name, path, self.maximum.limit_name
-                yield PendingViolation(*where, resource, limit, used, amount)
+                yield Violation(*where, resource, limit, used, amount)
 
     def limits(self) -> Iterator[EffectiveLimit]:
         """Yield the maximum with what counts for it: of requests, and of submitted applications."""

@@ -30,7 +30,7 @@ from ugm.partition.admission.trial_charges import TrialCharges
 from ugm.partition.answers.queries import SubjectQueries
 from ugm.partition.answers.reports import OwnedAllocation, owned_allocations
 from ugm.partition.engine.model_set import ModelSet
-from ugm.partition.engine.state import PartitionState, ReductionTimers
+from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationState
 from ugm.preemption import (
     AllocationFacts,
@@ -124,9 +124,8 @@ class _Trial(NamedTuple):
 
     def order(self) -> tuple[object, ...]:
         """Return the place among the trials of other nodes: fewer evictions first, and then the cheaper victims."""
-        cost = self.plan.cost
-        rest = () if cost is None else cost.order
-        return len(self.evicted) + len(self.plan.victims), rest, self.plan.node or ""
+        plan = self.plan
+        return len(self.evicted) + len(plan.victims), () if plan.cost is None else plan.cost.order, plan.node or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,21 +151,14 @@ class PreemptionPlanning(SubjectQueries):
         state: the partition.
         models: its quota models.
         admission: decides about requests.
-        timers: the timers of queues above their maxima.
         reserve: lets a pending request reserve capacity in the queues that do so.
     """
 
     def __init__(
-        self,
-        state: PartitionState,
-        models: ModelSet,
-        admission: AdmissionControl,
-        timers: ReductionTimers,
-        reserve: Callable[[str], None],
+        self, state: PartitionState, models: ModelSet, admission: AdmissionControl, reserve: Callable[[str], None]
     ) -> None:
         super().__init__(state, models, admission)
         self._reserve: Final = reserve
-        self._timers: Final = timers
         #: The number of plans by outcome.
         self._counts: Final[Counter[str]] = Counter()
 
@@ -306,13 +298,10 @@ class PreemptionPlanning(SubjectQueries):
         protects no more cards than are a queue's own, and does not count those that the queue of the request borrows.
         """
         variants = self._admission.variants
-        used = {} if variants is None else variants.protection.own_of_queues()
-        counted = {
-            one.queue_path: _counted(one.guaranteed, used[one.queue_path], is_below(queue_path, one.queue_path))
-            for one in queues
-            if one.queue_path in used
-        }
-        return [one._replace(guaranteed=counted.get(one.queue_path, one.guaranteed)) for one in queues]
+        if variants is None:
+            return queues
+        used = variants.protection.own_of_queues()
+        return [_counted(one, used.get(one.queue_path, {}), is_below(queue_path, one.queue_path)) for one in queues]
 
     def _facts(self, row: Allocation, leaving: frozenset[str] = frozenset()) -> AllocationFacts:
         name, application_id, usage, state, _, priority, preemptible, _, duration, node, *_ = row
@@ -356,11 +345,10 @@ class PreemptionPlanning(SubjectQueries):
         if nodes is None:
             yield proposed, None
             return
-        hosts = dict.fromkeys(one.node for one in proposed if one.node in nodes)
+        hosts = {one.node: nodes[one.node] for one in proposed if one.node is not None and one.node in nodes}
         yield [], {name: free for name, free in nodes.items() if name not in hosts}
-        for host in hosts:
-            if host is not None:
-                yield [one for one in proposed if one.node == host], {host: nodes[host]}
+        for host, free in hosts.items():
+            yield [one for one in proposed if one.node == host], {host: free}
 
     def _without_needless(self, question: _Question, plan: PreemptionPlan, evicted: tuple[str, ...]) -> PreemptionPlan:
         """Return a plan without evictions of models that are not needed."""
@@ -389,7 +377,7 @@ class PreemptionPlanning(SubjectQueries):
         return PreemptionStatus(
             owned_allocations(self._state, sorted(self._state.terminating)),
             owned_allocations(self._state, sorted(self._state.placed)),
-            self._timers.running(),
+            self._admission.timers.running(),
             dict(sorted(self._counts.items())),
         )
 
@@ -407,7 +395,7 @@ class PreemptionPlanning(SubjectQueries):
         """
         require_whole("now", 0 if now is None else now)
         require_instance("overshoot", overshoot, bool)
-        now, timers = self._models.clock.now(changes=False) if now is None else now, self._timers.running()
+        now, timers = self._models.clock.now(changes=False) if now is None else now, self._admission.timers.running()
         if not any(timer.due <= now for timer in timers):
             return ReductionPlan(now, overshoot=overshoot)
         self._counts["reduction"] += 1
@@ -465,7 +453,7 @@ class PreemptionPlanning(SubjectQueries):
         now = max(plan.now, self._models.clock.now(changes=False))
         if isinstance(plan, ReductionPlan):
             due = {one.queue_path: one.since for one in plan.queues}
-            timers = [one for one in self._timers.running() if due.get(one.queue_path) == one.since]
+            timers = [one for one in self._admission.timers.running() if due.get(one.queue_path) == one.since]
             again: PreemptionPlan | ReductionPlan = self._reductions(timers, now, overshoot=plan.overshoot)
         else:
             try:
@@ -499,14 +487,15 @@ class PreemptionPlanning(SubjectQueries):
         return ""
 
 
-def _counted(guaranteed: Resource, used: Mapping[str, OwnAmount], is_of_request: bool) -> Resource:  # noqa: FBT001 - of a private function
-    """Return a guarantee with what is borrowed of families, or with at most what is not."""
+def _counted(queue: QueueFacts, used: Mapping[str, OwnAmount], is_of_request: bool) -> QueueFacts:  # noqa: FBT001 - of a private function
+    """Return a queue whose guarantee has what is borrowed of families, or at most what is not."""
+    guaranteed = queue.guaranteed
     counted = {
         name: guaranteed[name] + one.borrowed if is_of_request else min(guaranteed[name], one.own)
         for name, one in used.items()
         if name in guaranteed
     }
-    return Resource({**guaranteed, **counted})
+    return queue._replace(guaranteed=Resource({**guaranteed, **counted}))
 
 
 def _victims(plan: PreemptionPlan | ReductionPlan) -> tuple[Victim, ...]:

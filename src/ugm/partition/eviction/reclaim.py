@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ugm.arguments import require_resource
+from ugm.arguments import require_instance, require_resource
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, is_below
@@ -60,9 +60,9 @@ def require_reclaim_plan(plan: object) -> ReclaimPlan:
     Raises:
         RequestError: it is not a plan, or its request is invalid.
     """
-    if not isinstance(plan, ReclaimPlan):
-        raise RequestError("plan", plan, "expected a ReclaimPlan")
-    return replace(plan, subject=require_subject(plan.subject), usage=require_resource("usage", plan.usage))
+    checked = require_instance("plan", plan, ReclaimPlan)
+    require_resource("usage", require_instance("request", checked.request, AllocationRequest).usage)
+    return replace(checked, subject=require_subject(checked.subject))
 
 
 class _Request(NamedTuple):
@@ -272,9 +272,7 @@ class ReclaimPlanning(SubjectQueries):
         application, terminating = self.application_of(subject), self._state.terminating_rows().items()
         leaving = [row for name, row in terminating if only is None or name not in only]
         request = _Request(application, self.claim(application, query), leaving, only)
-        made = ReclaimPlan(
-            subject, query.usage, query.priority, query.preemptible, Outcome.FITS, duration=query.duration
-        )
+        made = ReclaimPlan(subject, query, Outcome.FITS)
         places: list[tuple[str | None, Resource | None]] = [(None, None)] if nodes is None else [*sorted(nodes.items())]
         for outcome, one in ((Outcome.FITS, request._replace(leaving=())), (Outcome.AWAITS_TERMINATING, request)):
             missing = self._shortage(one)
@@ -397,11 +395,10 @@ class ReclaimPlanning(SubjectQueries):
             row = victims.get(victim.allocation_id)
             if row is not None and (self._facts_of(row) != victim[:-1] or plan.node not in {None, row.node}):
                 return f"allocation {victim.allocation_id!r} has changed"
-        query = AllocationRequest("", "", plan.usage, False, plan.priority, plan.preemptible, plan.duration)  # noqa: FBT003 - no placeholder
         released = (one.usage for one in plan.victims if one.allocation_id not in victims)
         free = sum_of((plan.free_on_node or Resource(), *released))
         try:
-            again = self._plan(plan.subject, query, None if plan.node is None else {plan.node: free}, victims)
+            again = self._plan(plan.subject, plan.request, None if plan.node is None else {plan.node: free}, victims)
         except RequestError as error:
             return str(error)
         if not again:

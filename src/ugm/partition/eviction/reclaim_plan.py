@@ -10,6 +10,7 @@ from ugm._json_values import JsonObject, attributes
 from ugm.decision import Violation
 from ugm.model import Guarantee
 from ugm.partition.answers.reports import Subject, UserInQueue
+from ugm.partition.rows import AllocationRequest
 from ugm.preemption import Outcome, PreemptionProtection
 from ugm.preemption.plan import headline
 from ugm.resources import Resource, format_amount
@@ -68,11 +69,10 @@ class ReclaimPlan:
     each victim.
     """
 
-    #: The request: its application, or its user in a queue; its usage and its properties.
+    #: The application of the request, or its user in a queue.
     subject: Subject
-    usage: Resource
-    priority: int
-    preemptible: bool
+    #: The usage and the properties of the request; it has no ids.
+    request: AllocationRequest
     #: One of ``fits``, ``awaits_terminating``, ``never``, ``blocked``, ``plan`` and ``none``.
     outcome: Outcome
     #: What the request lacks once the terminating allocations are released.
@@ -83,8 +83,6 @@ class ReclaimPlan:
     victims: tuple[ReclaimVictim, ...] = ()
     #: All other allocations of other groups, counted by group and reason.
     protected: tuple[ProtectedCount, ...] = ()
-    #: The duration that the request promises; None if it promises none.
-    duration: int | None = None
     #: The node on which the request fits; None if the plan was made without nodes, or the request fits on none.
     node: str | None = None
     #: The free amounts of the node, as they were passed.

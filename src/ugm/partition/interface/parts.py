@@ -115,8 +115,7 @@ class PartitionParts:
     def _preempting(self) -> PreemptionPlanning:
         from ugm.partition.eviction.preemption import PreemptionPlanning  # noqa: PLC0415 - as above
 
-        reserve = self._reservations.reserve_placed
-        return PreemptionPlanning(self._state, self._models, self._admission, self._timers, reserve)
+        return PreemptionPlanning(self._state, self._models, self._admission, self._reservations.reserve_placed)
 
     def _follow_config(self) -> None:
         """Follow the schedule and the reservations of the configuration in force."""
