@@ -105,19 +105,15 @@ class ModelQueries:
             for (_, name, *_), limits in sorted(owners.items())
         )
 
-    def findings(self, calls: Iterable[Call]) -> list[str]:
-        """Return a message for every difference between a model and the ledger, given as calls that charge it."""
+    def findings(self, calls: Iterable[Call]) -> Iterator[str]:
+        """Yield a message for every difference between a model and the ledger, given as calls that charge it."""
         claims: dict[str, dict[str, Claim]] = {"charge": {}, "add_pending": {}}
         for method, claim in calls:
             claims[method][claim.allocation_id] = claim
         held, pending = claims.values()
-        return list(
-            self._collect(
-                lambda model: [
-                    f"quota model {type(model).__name__}: {message}" for message in model.verify(held, pending)
-                ]
-            )
-        )
+        for model in self._reporting():
+            for message in self._read(model, lambda m: m.verify(held, pending)):
+                yield f"quota model {type(model).__name__}: {message}"
 
     def capture_reports(self) -> list[Callable[[], ModelReport]]:
         """Return functions that return the report of every model at this moment, without the lock."""

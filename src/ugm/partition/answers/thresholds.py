@@ -115,13 +115,10 @@ class ThresholdWatch:
 
     __slots__ = ("_partition", "_thresholds", "_watched")
 
-    #: The state at the last update.
-    _watched: _Watched
-    _thresholds: ThresholdConfig
-
     def __init__(self, partition: AbstractPartition) -> None:
         self._partition: Final = partition
-        self._watched = {}
+        #: The state at the last update.
+        self._watched: _Watched = {}
         self._thresholds = ThresholdConfig()
 
     @property

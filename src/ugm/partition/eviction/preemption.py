@@ -170,11 +170,8 @@ class PreemptionPlanning(SubjectQueries):
         Raises:
             RequestError: the application does not exist or is failing, or an argument is invalid.
         """
-        plan = self.best_plan(
-            self._admission.require_application(call.request.application_id),
-            call.request,
-            lambda request: self._plan(call._replace(request=request)),
-        )
+        application = self._admission.require_application(call.request.application_id)
+        plan = self.best_plan(application, call.request, lambda request: self._plan(call._replace(request=request)))
         self._counts[plan.outcome.value] += 1
         return plan
 
@@ -257,28 +254,20 @@ class PreemptionPlanning(SubjectQueries):
     ) -> Iterator[PreemptionPlan]:
         """Yield the plans of some nodes, the cheapest first; see `plans_of_nodes`."""
         request, blocking = question.request, question.answer.blocking
-        world = self._world(question.placed, evicted, nodes)
-        world = world._replace(queues=self._with_own(world.queues, request.queue_path))
+        world = self._world(question.placed.values(), evicted)
+        world = world._replace(queues=self._with_own(world.queues, request.queue_path), nodes=nodes)
         situation = Situation(QueueUsageTree(world, request.application_id), request)
         given = tuple(self._facts(row) for name, row in question.placed.items() if name not in self._state.placed)
         is_pending = request.allocation_id in self._state.tables.requests
         for plan in plans_of_nodes(situation, question.now, Decision(blocking) if blocking else None):
             yield replace(plan, placed=given, is_pending=is_pending)
 
-    def _world(
-        self,
-        placed: Mapping[str, Allocation],
-        evicted: Iterable[str] = (),
-        nodes: Mapping[str, Resource] | None = None,
-        *,
-        is_limited: bool = True,
-    ) -> World:
+    def _world(self, placed: Iterable[Allocation], evicted: Iterable[str] = (), *, is_limited: bool = True) -> World:
         """Return the queues and allocations for a planner.
 
         Args:
             placed: the requests that count as granted.
             evicted: allocations that count as terminating.
-            nodes: the free amounts of the nodes that the request may run on; None if nodes do not matter.
             is_limited: whether the size of the cluster counts.
         """
         state, leaving = self._state, frozenset(evicted)
@@ -289,7 +278,7 @@ class PreemptionPlanning(SubjectQueries):
         ]
         granted = (row for row in state.allocations.values() if row.state is not AllocationState.PENDING)
         facts = [self._facts(row, leaving) for row in granted]
-        return World(queues, facts, [self._facts(row) for row in placed.values()], nodes)
+        return World(queues, facts, [self._facts(row) for row in placed])
 
     def _with_own(self, queues: Sequence[QueueFacts], queue_path: str) -> Sequence[QueueFacts]:
         """Return the queues with guarantees of families as they count for what is borrowed.
@@ -315,8 +304,15 @@ class PreemptionPlanning(SubjectQueries):
         """Return a plan for a request that models deny."""
         # What a model would evict may be leaving already.
         names = [name for name in question.answer.evictions if name not in self._state.terminating]
+        granted, free = self._granted(names), question.call.nodes
+        # The proposed victims of each node, and none on the other nodes; without nodes, all belong together.
+        groups: list[tuple[list[AllocationFacts], Mapping[str, Resource] | None]] = [(granted, None)]
+        if free is not None:
+            hosts = {one.node: free[one.node] for one in granted if one.node is not None and one.node in free}
+            groups = [([], {host: amounts for host, amounts in free.items() if host not in hosts})]
+            groups += [([one for one in granted if one.node == host], {host: free[host]}) for host in hosts]
         trials: list[_Trial] = []
-        for proposed, nodes in self._evictions_of_nodes(names, question.call.nodes):
+        for proposed, nodes in groups:
             evicted = tuple(one.allocation_id for one in proposed if _may_be_evicted(one, question.request))
             plans = self._plans(question, evicted, nodes)
             trials += [_Trial(plan, evicted, is_permitted=len(evicted) == len(proposed)) for plan in plans]
@@ -333,22 +329,6 @@ class PreemptionPlanning(SubjectQueries):
     def _granted(self, names: Iterable[str]) -> list[AllocationFacts]:
         """Return the facts about granted allocations; those with other names are left out."""
         return [self._facts(row) for row in map(self._state.held, names) if row is not None]
-
-    def _evictions_of_nodes(
-        self, names: Iterable[str], nodes: Mapping[str, Resource] | None
-    ) -> Iterator[tuple[list[AllocationFacts], Mapping[str, Resource] | None]]:
-        """Yield the proposed victims of each node with the node, and no victims with the other nodes.
-
-        Without nodes, all proposed victims belong together.
-        """
-        proposed = self._granted(names)
-        if nodes is None:
-            yield proposed, None
-            return
-        hosts = {one.node: nodes[one.node] for one in proposed if one.node is not None and one.node in nodes}
-        yield [], {name: free for name, free in nodes.items() if name not in hosts}
-        for host, free in hosts.items():
-            yield [one for one in proposed if one.node == host], {host: free}
 
     def _without_needless(self, question: _Question, plan: PreemptionPlan, evicted: tuple[str, ...]) -> PreemptionPlan:
         """Return a plan without evictions of models that are not needed."""
@@ -403,7 +383,7 @@ class PreemptionPlanning(SubjectQueries):
 
     def _reductions(self, timers: Iterable[ReductionTimer], now: int, *, overshoot: bool) -> ReductionPlan:
         # The size of the cluster is not enforced.
-        world = self._world(self._state.placed_rows(), is_limited=False)
+        world = self._world(self._state.placed_rows().values(), is_limited=False)
         return plan_reductions(world, timers, now, overshoot=overshoot)
 
     # Carrying out

@@ -671,6 +671,6 @@ class AdministrationOperations(PartitionParts):
         return PlanInput(state.made_from(compiled.at(now), tables, ()), now, facts)
 
     def _verify_models(self) -> None:
-        findings = self._model_queries.findings(row_calls(self._state.tables))
+        findings = list(self._model_queries.findings(row_calls(self._state.tables)))
         if findings:
             raise InvariantError(tuple(findings))
