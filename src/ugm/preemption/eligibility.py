@@ -204,7 +204,7 @@ class Situation:
 
     def problem(self, candidates: Candidates) -> Problem:
         """Return the choice among candidates; there are none if no set of them is permitted."""
-        root, resources = self.tree.root, self.helpful[0]
+        root, resources = self.path[-1], self.helpful[0]
         needs: Counter[Point] = Counter()
         # The victims that count for the node of the plan are all of them, as at the root. Of two amounts, the larger
         # one counts.

@@ -326,7 +326,7 @@ def _search(situation: Situation, host: str | None, steps: int) -> _NodeSearch:
 
 
 def _cost(situation: Situation, positions: tuple[int, ...]) -> PlanCost:
-    victims, kept = [situation.tree.world.allocations[position] for position in positions], situation.tree.root.kept
+    victims, kept = [situation.tree.world.allocations[position] for position in positions], situation.path[-1].kept
     largest = {name: max(missing.get(name, 0) for missing in situation.missing) for name in situation.helpful[0]}
     freed = sum_of(one.usage for one in victims)
     waste = sum((Fraction(amount - largest.get(name, 0), kept[name]) for name, amount in freed.items()), Fraction())

@@ -135,7 +135,9 @@ Point: TypeAlias = tuple[str, str]
 #: The amounts of resources in and below queues.
 Sums: TypeAlias = Counter[Point]
 
-#: Classes of allocations with the positions of their members.
+#: The classes of some allocations, with the positions of their members.
+Members: TypeAlias = dict[AllocationClass, list[int]]
+#: The same, to read only.
 Candidates: TypeAlias = Mapping[AllocationClass, Sequence[int]]
 
 
@@ -209,18 +211,14 @@ class QueueUsageTree:
             node = self.nodes[facts.queue_path] = QueueNode(facts.queue_path, facts, parent)
             if parent is not None:
                 parent.children.append(node)
-        self.root: Final = next(iter(self.nodes.values()))
         #: The candidate nodes by name; if nodes do not matter, None with one that lacks nothing.
-        self.hosts: Final[dict[str | None, QueueNode]] = {
-            name: QueueNode(name, QueueFacts(name, free, is_closed=True), None)
-            for name, free in sorted((world.nodes or {}).items())
-        }
+        self.hosts: Final[dict[str | None, QueueNode]] = {}
+        for name, free in sorted((world.nodes or {}).items()):
+            self.hosts[name] = QueueNode(name, QueueFacts(name, free, is_closed=True), None)
         if world.nodes is None:
             self.hosts[None] = QueueNode("", QueueFacts(""), None)
         #: By candidate node, and with None for all others: the positions of each class in the ledger, oldest first.
-        self.classes: Final[dict[str | None, dict[AllocationClass, list[int]]]] = {
-            name: {} for name in (None, *self.hosts)
-        }
+        self.classes: Final[dict[str | None, Members]] = {name: {} for name in (None, *self.hosts)}
         self._sum_up(application_id)
 
     def _sum_up(self, application_id: str | None) -> None:

@@ -169,6 +169,10 @@ class _Search:
         self._targets: Final = problem.targets
         count = sum(map(len, problem.candidates.values()))
         self._steps: float = inf if count <= ALWAYS_COMPLETE else steps
+        #: The numbers and resources of the bounds by queue.
+        self._bounds_of: Final[dict[str, list[tuple[int, str]]]] = {}
+        for at, bound in enumerate(problem.bounds):
+            self._bounds_of.setdefault(bound.queue_path, []).append((at, bound.resource))
         self._options: Final = self._sorted_options()
         self._victims = _VictimSet(problem)
         #: The best set; None if there is none.
@@ -184,9 +188,9 @@ class _Search:
             Per target, the resource that counts, or an empty text if none does; the numbers and resources of bounds;
             and those of the targets that a victim demands if it uses the resource.
         """
-        above, targets = set(ancestors(queue_path)), [*enumerate(self._targets)]
+        above, targets = dict.fromkeys(ancestors(queue_path)), [*enumerate(self._targets)]
         names = [one.resource if one.queue_path in above else "" for _, one in targets]
-        bounds = [(at, one.resource) for at, one in enumerate(self._problem.bounds) if one.queue_path in above]
+        bounds = [bound for path in above for bound in self._bounds_of.get(path, ())]
         claimed = [(at, one.resource) for at, one in targets if one.claimed_below in above and not names[at]]
         return names, bounds, claimed
 
