@@ -20,11 +20,12 @@ from __future__ import annotations
 from _thread import RLock
 from collections.abc import Callable
 from functools import wraps
+from types import FunctionType
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from ugm.errors import ReentrantCallError, UgmError
 
-__all__ = ["CHANGING", "EngineLock", "OwnedLock", "ReadLocked", "exclusive", "locked"]
+__all__ = ["CHANGING", "EngineLock", "OwnedLock", "ReadLocked", "all_locked", "exclusive", "locked"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -239,3 +240,14 @@ def locked(method: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[
         return self._lock.hold(method, self, *args, **kwargs)
 
     return guarded
+
+
+ClassT = TypeVar("ClassT", bound=type[Any])
+
+
+def all_locked(owner: ClassT) -> ClassT:
+    """Let every public method of a class hold the lock of its object, as `locked` does."""
+    for name, method in list(vars(owner).items()):
+        if isinstance(method, FunctionType) and not name.startswith("_"):
+            setattr(owner, name, locked(method))
+    return owner

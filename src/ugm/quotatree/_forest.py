@@ -17,16 +17,17 @@ from typing import Final, TypeAlias, TypeVar, final
 
 from ugm.engine_lock import OwnedLock
 from ugm.errors import RequestError
-from ugm.quotatree._node import ConsumerInfo, TreeRequest
+from ugm.quotatree._node import Consumer, ConsumerInfo, TreeRequest
 from ugm.quotatree._tree import Places, QuotaTree, TreeOptions
 from ugm.quotatree.answers import AllocationResponse, Rejection, UpdateResponse
 from ugm.quotatree.documents import TreeCache
 
 __all__ = ["Change", "Forest", "ManagedTree", "Mode", "Registry"]
 
-T = TypeVar("T")
+ResponseT = TypeVar("ResponseT", bound=AllocationResponse | None)
 
-_Requests: TypeAlias = "list[tuple[ManagedTree, TreeRequest]]"
+#: A consumer in each of several trees.
+_Consumers: TypeAlias = list[tuple[QuotaTree, Consumer]]
 
 
 class Mode(StrEnum):
@@ -77,33 +78,27 @@ class Change:
         """True if every consumer is at its previous node, possibly at another position of the order."""
         return all(one.node is node for tree, _ in self._before for one, (node, _) in tree.log.items())
 
-    def run(self, action: Callable[[], T]) -> T:
-        """Make the change. If an exception interrupts it, nothing has changed."""
+    def run(self, action: Callable[[], ResponseT]) -> ResponseT:
+        """Make the change; if its request is rejected, undo everything but a change of the order.
+
+        If an exception interrupts it, nothing has changed.
+        """
         try:
-            result = action()
+            response = action()
+            if response is not None and response.rejection is not None and not self._moves_nothing:
+                for tree, _ in self._before:
+                    tree.undo()
         except BaseException:
             self._recover()
             raise
         for tree, _ in self._before:
             self._logs.append(tree.log)
             tree.log, tree.version = {}, self._version
-        return result
+        return response
 
     def _recover(self) -> None:
         for tree, _ in self._before:
             tree.recover()
-
-    def run_if_granted(self, action: Callable[[], AllocationResponse]) -> AllocationResponse:
-        """Make the change; if its request is rejected, undo everything but a change of the order."""
-
-        def granted() -> AllocationResponse:
-            response = action()
-            if response.rejection is not None and not self._moves_nothing:
-                for tree, _ in self._before:
-                    tree.undo()
-            return response
-
-        return self.run(granted)
 
     def undo(self) -> None:
         """Restore the trees, order included."""
@@ -135,7 +130,7 @@ class Forest:
 
     # Queries
 
-    def requests_of(self, info: ConsumerInfo) -> _Requests:
+    def requests_of(self, info: ConsumerInfo) -> list[tuple[ManagedTree, TreeRequest]]:
         """Return the trees that a consumer names, with its request in each."""
         entries = info.on
         return [(managed, entries[name]) for name, managed in self.trees.items() if name in entries]
@@ -157,7 +152,7 @@ class Forest:
         """Return whether every tree that a consumer names holds it."""
         return all(info.consumer_id in managed.tree.consumers for managed, _ in self.requests_of(info))
 
-    def require_new(self, info: ConsumerInfo) -> _Requests:
+    def require_new(self, info: ConsumerInfo) -> list[tuple[ManagedTree, TreeRequest]]:
         """Return the requests of a consumer after making sure that it can be allocated.
 
         Raises:
@@ -173,14 +168,17 @@ class Forest:
                 raise RequestError("consumer_id", consumer_id, reason, "state-conflict")
         return requests
 
+    def _consumers(self, info: ConsumerInfo) -> _Consumers:
+        """Return the consumers of the requests of `require_new`."""
+        return [(managed.tree, managed.tree.make_consumer(info, entry)) for managed, entry in self.require_new(info)]
+
     def judge(self, info: ConsumerInfo) -> list[Rejection]:
         """Return the rejection of every tree that cannot hold a consumer without preemption.
 
         Raises:
             RequestError: as for `require_new`.
         """
-        requests = self.require_new(info)
-        found = [managed.tree.judge(managed.tree.make_consumer(info, entry)) for managed, entry in requests]
+        found = [tree.judge(consumer) for tree, consumer in self._consumers(info)]
         return [rejection for rejection in found if rejection is not None]
 
     def plan(self, info: ConsumerInfo, without: Iterable[str], *, preempting: bool) -> AllocationResponse:
@@ -189,12 +187,12 @@ class Forest:
         Raises:
             RequestError: as for `require_new`.
         """
-        requests, change = self.require_new(info), Change(self)
+        consumers, change = self._consumers(info), Change(self)
 
         def action() -> AllocationResponse:
             for consumer_id in without:
                 self._release(consumer_id)
-            return self._grant(info, requests, preempting=preempting)
+            return self._grant(info, consumers, preempting=preempting)
 
         response = change.run(action)
         change.undo()
@@ -215,8 +213,8 @@ class Forest:
         Raises:
             RequestError: as for `require_new`.
         """
-        requests, change = self.require_new(info), Change(self)
-        return change.run_if_granted(lambda: self._grant(info, requests, preempting=preempting)), change
+        consumers, change = self._consumers(info), Change(self)
+        return change.run(lambda: self._grant(info, consumers, preempting=preempting)), change
 
     def force(self, info: ConsumerInfo, *, fallback: bool = False) -> tuple[AllocationResponse, Change]:
         """Allocate a consumer at its groups regardless of the quotas, or on no tree.
@@ -228,12 +226,19 @@ class Forest:
         Raises:
             RequestError: as for `require_new`.
         """
-        requests, change = self.require_new(info), Change(self)
-        return change.run_if_granted(lambda: self._force(info, requests, fallback=fallback)), change
+        consumers, change = self._consumers(info), Change(self)
 
-    def _grant(self, info: ConsumerInfo, requests: _Requests, *, preempting: bool) -> AllocationResponse:
+        def action() -> AllocationResponse:
+            for tree, consumer in consumers:
+                rejection = tree.force(consumer, fallback=fallback)
+                if rejection is not None:
+                    return AllocationResponse(info.consumer_id, rejection=rejection)
+            return AllocationResponse(info.consumer_id)
+
+        return change.run(action), change
+
+    def _grant(self, info: ConsumerInfo, consumers: _Consumers, *, preempting: bool) -> AllocationResponse:
         """Allocate a consumer. A rejection leaves changes behind."""
-        consumers = [(managed.tree, managed.tree.make_consumer(info, entry)) for managed, entry in requests]
         for tree, consumer in consumers:
             if consumer.leaf is None:
                 return AllocationResponse(info.consumer_id, rejection=tree.reject_group(consumer))
@@ -252,15 +257,6 @@ class Forest:
         for victim in preempted:
             self._release(victim)
         return AllocationResponse(info.consumer_id, tuple(preempted))
-
-    @staticmethod
-    def _force(info: ConsumerInfo, requests: _Requests, *, fallback: bool) -> AllocationResponse:
-        """Allocate a consumer at its groups. A rejection leaves changes behind."""
-        for managed, entry in requests:
-            response = managed.tree.force(managed.tree.make_consumer(info, entry), fallback=fallback)
-            if response.rejection is not None:
-                return response
-        return AllocationResponse(info.consumer_id)
 
     def refund(self, consumer_id: str) -> Change:
         """Release a consumer on all trees, as a change that can be undone."""

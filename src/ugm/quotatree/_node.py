@@ -34,17 +34,7 @@ from ugm.errors import RequestError
 from ugm.identity import MAX_NAME, is_name
 from ugm.resources import Resource
 
-__all__ = [
-    "REQUEST_KEYS",
-    "Consumer",
-    "ConsumerInfo",
-    "Packing",
-    "Rank",
-    "Size",
-    "TreeNode",
-    "TreeRequest",
-    "by_arrival",
-]
+__all__ = ["Consumer", "ConsumerInfo", "Packing", "Rank", "TreeNode", "TreeRequest", "by_arrival"]
 
 by_arrival: Final = attrgetter("sequence")
 
@@ -73,7 +63,7 @@ class Consumer:
     packed: int
     mask: int
     freed: int
-    size: Size
+    size: _Size
     #: The node that holds it; None before it is allocated and after it is deallocated.
     node: TreeNode | None = field(default=None, init=False)
     #: Its position in the order of arrival at the node.
@@ -143,7 +133,7 @@ class TreeNode:
         self.members: dict[Rank, _Members] = {}
         #: The consumers that the parent holds and that may move down here, by their size. If a size does not
         #: fit, none of its consumers does.
-        self.borrowers: dict[Size, _Line] = {}
+        self.borrowers: dict[_Size, _Line] = {}
 
     def __repr__(self) -> str:
         return f"<TreeNode {self.name!r}>"
@@ -232,7 +222,7 @@ _MOST: Final = 1 << 120
 
 
 #: A lower bound that many requests share: the largest powers of two that are not above the amounts, and the mask.
-Size: TypeAlias = tuple[int, int]
+_Size: TypeAlias = tuple[int, int]
 
 
 @final
@@ -257,7 +247,7 @@ class Packing:
         """Return a free amount by position of the resource."""
         return tuple([(free >> place & _MASK) - _SIGN for _, place, _ in self._fields])
 
-    def pack_request(self, amounts: Mapping[str, int]) -> tuple[int, int, int, Size]:
+    def pack_request(self, amounts: Mapping[str, int]) -> tuple[int, int, int, _Size]:
         """Pack a request. Resources that the tree does not count are left out.
 
         Returns:
@@ -275,10 +265,6 @@ class Packing:
                 else:
                     negative += amount << place
         return packed + negative, mask, packed, (size + negative, mask)
-
-
-#: The fields of a `TreeRequest` in a consumer document.
-REQUEST_KEYS: Final = ("treeName", "groupID", "request", "priority", "type", "unPreemptable")
 
 
 class TreeRequest(NamedTuple):
@@ -333,10 +319,9 @@ class ConsumerInfo:
 def _require_request(entry: object) -> TreeRequest:
     if not isinstance(entry, TreeRequest) or type(entry.request) is not Resource:
         raise RequestError("trees", entry, "expected a TreeRequest whose request is a Resource")
-    if type(entry.tree_name) is not str or type(entry.group) is not str:
-        raise RequestError("trees", entry, "expected texts as tree and group")
-    if len(entry.tree_name) > MAX_NAME or len(entry.group) > MAX_NAME:
-        raise RequestError("trees", entry, f"expected a tree and a group of up to {MAX_NAME} characters")
+    for name in (entry.tree_name, entry.group):
+        if type(name) is not str or len(name) > MAX_NAME:
+            raise RequestError("trees", entry, f"expected texts of up to {MAX_NAME} characters as tree and group")
     if type(entry.priority) is not int or type(entry.type) is not int:
         raise RequestError("trees", entry, "expected an int as priority and as type")
     if type(entry.unpreemptable) is not bool:

@@ -31,17 +31,7 @@ from ugm.quotatree.answers import (
 )
 from ugm.resources import Resource
 
-__all__ = [
-    "Places",
-    "QuotaTree",
-    "TreeOptions",
-    "all_limits",
-    "borrowers",
-    "node_names",
-    "order_nodes",
-    "path_limits",
-    "room_below",
-]
+__all__ = ["Places", "QuotaTree", "TreeOptions"]
 
 #: For each consumer a place: the node, if any, and the position in the order there.
 Places: TypeAlias = "dict[Consumer, tuple[TreeNode | None, int]]"
@@ -87,10 +77,11 @@ class QuotaTree:
         #: A new object after each change.
         self.version: object = None
         self._packing: Final = root.packing if root else Packing(resources)
-        self._leaves: Final = {name: node for name, node in self.nodes.items() if not node.children}
+        #: The nodes without children, by name.
+        self.leaves: Final = {name: node for name, node in self.nodes.items() if not node.children}
         #: The sequence numbers of arrivals.
         self._arrivals: Final = count(1)
-        for leaf in self._leaves.values():
+        for leaf in self.leaves.values():
             for below, above in pairwise(leaf.path):
                 above.toward[leaf] = below
 
@@ -99,7 +90,7 @@ class QuotaTree:
         packed, mask, freed, size = self._packing.pack_request(entry.request.amounts)
         if self.options.check_unrequested:
             mask = self._packing.signs
-        return Consumer(info, entry, Rank(*entry[3:]), self._leaves.get(entry.group), packed, mask, freed, size)
+        return Consumer(info, entry, Rank(*entry[3:]), self.leaves.get(entry.group), packed, mask, freed, size)
 
     def named(self, amounts: Iterable[int]) -> Resource:
         """Return amounts that are in the order of the resources by name."""
@@ -199,21 +190,18 @@ class QuotaTree:
                 return search
         return None
 
-    def force(self, consumer: Consumer, *, fallback: bool = False) -> AllocationResponse:
-        """Allocate a consumer at its group, which may be any node, regardless of the quotas.
+    def force(self, consumer: Consumer, *, fallback: bool = False) -> Rejection | None:
+        """Allocate a consumer at its group, which may be any node, regardless of the quotas; or return a rejection.
 
         Args:
             consumer: the consumer.
             fallback: whether the root holds it if there is no such node. If there is no root, no node holds it.
         """
-        node = self.nodes.get(consumer.entry.group)
+        node = self.nodes.get(consumer.entry.group) or (self.root if fallback else None)
         if node is None:
-            if not fallback:
-                return AllocationResponse(consumer.id, rejection=self.reject_group(consumer))
-            node = self.root
-        if node is not None:
-            self.place(consumer, node)
-        return AllocationResponse(consumer.id)
+            return None if fallback else self.reject_group(consumer)
+        self.place(consumer, node)
+        return None
 
     def place(self, consumer: Consumer, node: TreeNode) -> None:
         """Allocate a consumer at a node, regardless of the quotas."""
@@ -400,104 +388,97 @@ class QuotaTree:
             for name, node in self.nodes.items()
         }
 
+    # Limits as values
+
+    def _path(self, group: str | None) -> tuple[TreeNode, ...]:
+        """Return the nodes from a leaf to the root; none if there is no such leaf."""
+        leaf = self.leaves.get(group or "")
+        return () if leaf is None else leaf.path
+
+    def path_limits(self, group: str | None) -> list[EffectiveLimit]:
+        """Return the limits from a leaf to the root, each with the largest amounts that its group can get now.
+
+        A group can borrow above its node as much as every hard node on its path and the root leave, resource by
+        resource.
+        """
+        found: list[EffectiveLimit] = []
+        above: list[int] | None = None
+        for node in reversed(self._path(group)):
+            free = node.free_amounts()
+            may_borrow = above is not None and not node.hard
+            if above is None or node.hard:
+                above = list(free) if above is None else list(map(min, above, free))
+            most = zip(node.allocated(), above if may_borrow else free, strict=True)
+            found.append(self._limit(node, [used + rest for used, rest in most], may_borrow=may_borrow))
+        return found[::-1]
+
+    def room_below(self, name: str, resource: str) -> int | None:
+        """Return the most of a resource that a leaf in or below a node can get now; None if the tree does not count it.
+
+        Without preemption, every consumer of such a leaf has to fit the root and every hard node from the node upward:
+        nothing slides up from a hard node, and no consumer borrows above it. Other nodes may be passed by borrowing.
+        """
+        node = self.nodes.get(name)
+        if node is None or resource not in self.resources:
+            return None
+        at = self.resources.index(resource)
+        return min(one.free_amounts()[at] for one in node.path if one.hard or one.parent is None)
+
+    def owners(self, group: str | None) -> list[tuple[str, str]]:
+        """Return the nodes from a leaf to the root, each with its name behind the name of the tree."""
+        return [("quota node", f"{self.name}/{node.name}") for node in self._path(group)]
+
+    def all_limits(self) -> list[EffectiveLimit]:
+        """Return the quotas of all nodes, parents first."""
+        return [self._limit(node, node.quota, may_borrow=False) for node in self.nodes.values()]
+
+    def order_nodes(self) -> list[OrderNode]:
+        """Return the nodes with their quotas, parents first."""
+        return [
+            OrderNode(node.name, node.parent.name if node.parent else "", self.named(node.quota).amounts)
+            for node in self.nodes.values()
+        ]
+
+    def _limit(self, node: TreeNode, most: Iterable[int], *, may_borrow: bool) -> EffectiveLimit:
+        place, used = f"quota tree {self.name!r}", self.named(node.allocated())
+        guaranteed = self.named(node.quota) if may_borrow else None
+        return EffectiveLimit("quota node", node.name, "", self.name, place, self.named(most), 0, used, 0, guaranteed)
+
+    def borrowers(self, group: str | None, usage: Resource, without: Collection[str]) -> Iterator[Borrower]:
+        """Yield all leaves with consumers except that of a request.
+
+        A node is guaranteed its quota. The usage of a node is that of all consumers whose group is in or below it,
+        wherever they are held. So a consumer that is held above its group counts as usage of its group.
+
+        Args:
+            group: the leaf of the request.
+            usage: the request.
+            without: the ids of consumers that are not counted.
+        """
+        claimant = self._path(group)
+        if not claimant:
+            return
+        members: defaultdict[TreeNode, list[str]] = defaultdict(list)
+        used = Counter[TreeNode]()
+        for consumer in self.consumers.values():
+            if consumer.leaf is not None and consumer.id not in without:
+                members[consumer.leaf].append(consumer.id)
+                for node in consumer.leaf.path:
+                    used[node] += consumer.packed
+        for leaf in sorted(members.keys() - {claimant[0]}, key=lambda node: node.name):
+            own = [node for node in leaf.path if node not in claimant]
+            side = [node for node in claimant if node not in leaf.path]
+            entitled = tuple(one for node in side for one in self._guarantees(node, used[node], usage.amounts))
+            guarantees = tuple(one for node in own for one in self._guarantees(node, used[node], {}))
+            yield Borrower("quota node", leaf.name, entitled, guarantees, tuple(members[leaf]))
+
+    def _guarantees(self, node: TreeNode, used: int, more: Mapping[str, int]) -> Iterator[Guarantee]:
+        for name, quota, amount in zip(self.resources, node.quota, self.unpack(used), strict=True):
+            place = f"quota tree {self.name!r}"
+            yield Guarantee("quota node", node.name, place, name, quota, quota, amount + more.get(name, 0))
+
 
 def _charge(consumer: Consumer, node: TreeNode, times: int) -> None:
     packed = times * consumer.packed
     for above in node.path:
         above.free -= packed
-
-
-def _path(tree: QuotaTree, group: str | None) -> tuple[TreeNode, ...]:
-    """Return the nodes from a leaf to the root; none if there is no such leaf."""
-    leaf = tree.nodes.get(group or "")
-    return () if leaf is None or leaf.children else leaf.path
-
-
-def path_limits(tree: QuotaTree, group: str | None) -> list[EffectiveLimit]:
-    """Return the limits from a leaf to the root, each with the largest amounts that its group can get now.
-
-    A group can borrow above its node as much as every hard node on its path and the root leave, resource by resource.
-    """
-    found: list[EffectiveLimit] = []
-    above: list[int] | None = None
-    for node in reversed(_path(tree, group)):
-        free = node.free_amounts()
-        may_borrow = above is not None and not node.hard
-        if above is None or node.hard:
-            above = list(free) if above is None else list(map(min, above, free))
-        most = zip(node.allocated(), above if may_borrow else free, strict=True)
-        found.append(_limit(tree, node, [used + rest for used, rest in most], may_borrow=may_borrow))
-    return found[::-1]
-
-
-def room_below(tree: QuotaTree, name: str, resource: str) -> int | None:
-    """Return the most of a resource that a leaf in or below a node can get now; None if the tree does not count it.
-
-    Without preemption, every consumer of such a leaf has to fit the root and every hard node from the node upward:
-    nothing slides up from a hard node, and no consumer borrows above it. Other nodes may be passed by borrowing.
-    """
-    node = tree.nodes.get(name)
-    if node is None or resource not in tree.resources:
-        return None
-    at = tree.resources.index(resource)
-    return min(one.free_amounts()[at] for one in node.path if one.hard or one.parent is None)
-
-
-def node_names(tree: QuotaTree, group: str | None) -> list[str]:
-    """Return the names of the nodes from a leaf to the root, each behind the name of the tree."""
-    return [f"{tree.name}/{node.name}" for node in _path(tree, group)]
-
-
-def all_limits(tree: QuotaTree) -> list[EffectiveLimit]:
-    """Return the quotas of all nodes, parents first."""
-    return [_limit(tree, node, node.quota, may_borrow=False) for node in tree.nodes.values()]
-
-
-def order_nodes(tree: QuotaTree) -> list[OrderNode]:
-    """Return the nodes with their quotas, parents first."""
-    return [
-        OrderNode(node.name, node.parent.name if node.parent else "", tree.named(node.quota).amounts)
-        for node in tree.nodes.values()
-    ]
-
-
-def _limit(tree: QuotaTree, node: TreeNode, most: Iterable[int], *, may_borrow: bool) -> EffectiveLimit:
-    place, used = f"quota tree {tree.name!r}", tree.named(node.allocated())
-    guaranteed = tree.named(node.quota) if may_borrow else None
-    return EffectiveLimit("quota node", node.name, "", tree.name, place, tree.named(most), 0, used, 0, guaranteed)
-
-
-def borrowers(tree: QuotaTree, group: str | None, usage: Resource, without: Collection[str]) -> Iterator[Borrower]:
-    """Yield all leaves with consumers except that of a request.
-
-    A node is guaranteed its quota. The usage of a node is that of all consumers whose group is in or below it, wherever
-    they are held. So a consumer that is held above its group counts as usage of its group.
-
-    Args:
-        tree: the tree.
-        group: the leaf of the request.
-        usage: the request.
-        without: the ids of consumers that are not counted.
-    """
-    claimant = _path(tree, group)
-    if not claimant:
-        return
-    members: defaultdict[TreeNode, list[str]] = defaultdict(list)
-    used = Counter[TreeNode]()
-    for consumer in tree.consumers.values():
-        if consumer.leaf is not None and consumer.id not in without:
-            members[consumer.leaf].append(consumer.id)
-            for node in consumer.leaf.path:
-                used[node] += consumer.packed
-    for leaf in sorted(members.keys() - {claimant[0]}, key=lambda node: node.name):
-        own = [node for node in leaf.path if node not in claimant]
-        side = [node for node in claimant if node not in leaf.path]
-        entitled = tuple(guarantee for node in side for guarantee in _guarantees(tree, node, used[node], usage.amounts))
-        guarantees = tuple(guarantee for node in own for guarantee in _guarantees(tree, node, used[node], {}))
-        yield Borrower("quota node", leaf.name, entitled, guarantees, tuple(members[leaf]))
-
-
-def _guarantees(tree: QuotaTree, node: TreeNode, used: int, more: Mapping[str, int]) -> Iterator[Guarantee]:
-    for name, quota, amount in zip(tree.resources, node.quota, tree.unpack(used), strict=True):
-        place = f"quota tree {tree.name!r}"
-        yield Guarantee("quota node", node.name, place, name, quota, quota, amount + more.get(name, 0))

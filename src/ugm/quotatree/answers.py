@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ugm._json_values import JsonObject, attributes
 from ugm.decision import Violation
-from ugm.model import SetupViolation
 from ugm.resources import Resource
 
 __all__ = [
     "AllocationResponse",
     "ConsumerView",
-    "InMaintenance",
-    "NoGroup",
     "NodeQuota",
     "NodeView",
     "QuotaNodeViolation",
@@ -28,9 +26,6 @@ __all__ = [
     "SoftQuotaViolation",
     "TreeCreateResponse",
     "TreeView",
-    "UnknownForest",
-    "UnknownNode",
-    "UnknownTree",
     "UpdateResponse",
 ]
 
@@ -55,7 +50,8 @@ class AllocationResponse(NamedTuple):
     def __str__(self) -> str:
         if self.rejection is not None:
             return str(self.rejection)
-        return f"{self.consumer_id!r} allocated" + _preempting(self.preempted)
+        preempting = f", preempting {', '.join(map(repr, self.preempted))}" if self.preempted else ""
+        return f"{self.consumer_id!r} allocated{preempting}"
 
 
 class TreeCreateResponse(NamedTuple):
@@ -80,10 +76,6 @@ class UpdateResponse(NamedTuple):
     unallocated: tuple[str, ...]
     #: By the name of the tree in the manager.
     trees: Mapping[str, TreeCreateResponse]
-
-
-def _preempting(consumer_ids: tuple[str, ...]) -> str:
-    return f", preempting {', '.join(map(repr, consumer_ids))}" if consumer_ids else ""
 
 
 class QuotaNodeViolation(Violation):
@@ -192,41 +184,6 @@ class Rejection:
         return "\n".join(lines)
 
 
-class InMaintenance(SetupViolation):
-    """The denial of a claim because the manager is in maintenance mode."""
-
-    __slots__ = ()
-    reason = "its manager is in maintenance mode, in which no quota is enforced"
-
-
-class UnknownTree(SetupViolation):
-    """The denial of a claim because the manager has no such tree."""
-
-    __slots__ = ()
-    reason = "there is no such tree"
-
-
-class UnknownForest(SetupViolation):
-    """The denial of a claim because the manager has no such forest."""
-
-    __slots__ = ()
-    reason = "there is no such forest"
-
-
-class UnknownNode(SetupViolation):
-    """The denial of a claim because its group is not a leaf of the tree."""
-
-    __slots__ = ()
-    reason = "the tree has no such leaf"
-
-
-class NoGroup(SetupViolation):
-    """The denial of a claim because it has no group."""
-
-    __slots__ = ()
-    reason = "the request has no group in it"
-
-
 @dataclass(frozen=True, slots=True)
 class ConsumerView:
     """A consumer that a tree holds."""
@@ -240,9 +197,9 @@ class ConsumerView:
     type: int
     unpreemptable: bool
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> JsonObject:
         """Return the consumer for JSON."""
-        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+        return attributes(self, self.__slots__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +222,9 @@ class NodeView:
     #: The consumers that this node holds, in order of arrival.
     consumers: tuple[ConsumerView, ...]
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> JsonObject:
         """Return the node for JSON."""
-        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+        return attributes(self, self.__slots__)
 
 
 class TreeView(NamedTuple):
@@ -282,16 +239,6 @@ class TreeView(NamedTuple):
         """All consumers of the tree, by id."""
         return {consumer.consumer_id: consumer for node in self.nodes for consumer in node.consumers}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the tree for JSON."""
-        return {
-            "name": self.name,
-            "resources": list(self.resources),
-            "nodes": [node.to_dict() for node in self.nodes],
-        }
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Resource):
-        return dict(value.amounts)
-    return [consumer.to_dict() for consumer in value] if isinstance(value, tuple) else value
+        return attributes(self, self._fields)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias, cast, final
 
+from ugm._documents.described import Reader
 from ugm._documents.loader import Document, DocumentFormat, ReadDocument, Value, format_path, value_at
 from ugm._documents.located import from_place
 from ugm._json_values import JsonMapping
-from ugm.configuration import PartitionConfig, QuotaNodeConfig, QuotaTreeConfig, QuotaTreeDocument, QuotaTreeRules
+from ugm.configuration import PartitionConfig, QuotaTreeConfig, QuotaTreeDocument, QuotaTreeRules
 from ugm.configuration.fields import ConfigValue, setting_texts, to_data
 from ugm.configuration.model_kinds import (
     GroupFinder,
@@ -27,11 +28,12 @@ from ugm.errors import RequestError, quote
 from ugm.identity import MAX_NAME, is_name
 from ugm.model import Claim
 from ugm.quotatree._forest import Mode
-from ugm.quotatree.documents import NodeSpec, tree_from_located
+from ugm.quotatree._tree import QuotaTree, TreeOptions
+from ugm.quotatree.documents import CONFIGURED_TREE, NodeSpec, TreeCache, tree_of
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.models import ForestModel, Groups, TreeModel
 
-__all__ = ["FORMAT", "KIND", "children_of", "declared_model", "document_of", "leaves_of"]
+__all__ = ["FORMAT", "KIND"]
 
 _Content: TypeAlias = tuple[QuotaTreeRules, tuple[QuotaTreeConfig, ...]]
 
@@ -45,11 +47,7 @@ class _TreeKind(ModelKind):
 
     __slots__ = ()
 
-    def definitions(
-        self,
-        config: PartitionConfig,
-        before: Sequence[ModelDefinition],  # noqa: ARG002 - trees depend on no others
-    ) -> Iterator[ModelDefinition]:
+    def definitions(self, config: PartitionConfig, before: Sequence[ModelDefinition]) -> Iterator[ModelDefinition]:  # noqa: ARG002 - trees depend on no others
         """Yield the definition of each tree that is in no forest, and of each forest."""
         models: dict[tuple[str, str], list[QuotaTreeConfig]] = {}
         seen: set[str] = set()
@@ -86,7 +84,7 @@ class _TreeKind(ModelKind):
         """Yield the queues without a leaf in a tree that limits them."""
         for one in config.ugm.quota_trees:
             has_default = bool(one.default_group) or one.unrestricted
-            leaves, name = leaves_of(one.tree), f"the quota tree {one.tree.name!r}"
+            leaves, name = _built(one.tree).leaves, f"the quota tree {one.tree.name!r}"
             for found in queues_without_group(config, one.group_by, leaves, name):
                 if found.group is not None or not has_default:
                     yield found
@@ -134,7 +132,7 @@ def _node_findings(config: QuotaTreeConfig, nodes: Path, path: Path) -> Iterator
     for name in roots[1:]:
         message = f"the node {quote(name)} has no parent, but {quote(roots[0])} is already the root"
         yield Finding((*nodes, name), "quotatree-roots-several", message, (path,))
-    connected = children_of(config.tree)
+    connected = _built(config.tree).nodes
     for node in config.tree.nodes:
         if node.parent and node.name not in connected and roots:
             message = f"the node {quote(node.name)} is not connected to the root {quote(roots[0])}"
@@ -145,7 +143,7 @@ def _sources_are_valid(trees: Sequence[QuotaTreeConfig]) -> Iterator[Finding]:
     """A quota tree has a source for the leaf of a claim, a default leaf, or limits only what has a leaf."""
     for at, config in enumerate(trees):
         path = (*_TREES, at)
-        leaves, tree = leaves_of(config.tree), (*path, "tree")
+        leaves, tree = _built(config.tree).leaves, (*path, "tree")
         if not config.group_by and not config.default_group and not config.unrestricted:
             message = "the quota tree denies everything (required: groupby, defaultgroup or unrestricted)"
             yield Finding(path, "quotatree-source-missing", message, ((*path, "groupby"), (*path, "defaultgroup")))
@@ -172,42 +170,23 @@ def document_of(
     return {"kind": "QuotaTree", "metadata": {"name": tree.name}, "spec": spec}
 
 
-def children_of(tree: QuotaTreeDocument) -> dict[str, list[str]]:
-    """Return the names of the nodes below each node that is connected to the root; the root is below an empty name.
-
-    If there are several roots, only the first by name is part of the tree.
-    """
-    below: dict[str, list[str]] = {}
-    for node in tree.nodes:
-        below.setdefault(node.parent, []).append(node.name)
-    connected: dict[str, list[str]] = {"": sorted(below.get("", ()))[:1]}
-    pending = list(connected[""])
-    while pending:
-        name = pending.pop()
-        connected[name] = below.get(name, [])
-        pending += connected[name]
-    return connected
-
-
-def leaves_of(tree: QuotaTreeDocument) -> set[str]:
-    """Return the names of the leaves of a tree."""
-    return {name for name, below in children_of(tree).items() if name and not below}
+def _built(tree: QuotaTreeDocument) -> QuotaTree:
+    """Return a declared tree with the nodes that are connected to the root: of several roots, the first by name."""
+    cache = TreeCache()
+    cache.merge(tree)
+    return cache.next_tree(TreeOptions())[0]
 
 
 def declared_model(trees: Sequence[QuotaTreeConfig], rules: QuotaTreeRules) -> TreeModel | ForestModel:
     """Return the model of one tree, or of the trees of one forest, in normal mode and without claims.
 
     Raises:
-        ConfigError: the document of a tree is malformed.
-        RequestError: two trees have the same name, or a tree has none.
+        RequestError: two trees have the same name, or a tree or node has none.
     """
-    manager = QuotaManager(
-        requeue_rejected=rules.requeue_rejected,
-        check_unrequested=rules.check_unrequested,
-    )
+    manager = QuotaManager(requeue_rejected=rules.requeue_rejected, check_unrequested=rules.check_unrequested)
     manager.set_mode(Mode.NORMAL)
     for one in trees:
-        manager.add_tree_from_struct(document_of(one.tree))
+        manager.add_tree_from_struct(one.tree)
     model = _forest_model(manager, trees) if trees[0].forest else _tree_model(manager, trees[0])
     model.described = {"quotatrees": to_data(tuple(trees)), "quotatreerules": to_data(rules)}
     model.make_emptied = partial(declared_model, trees, rules)
@@ -247,19 +226,13 @@ def _leaf_finder(config: QuotaTreeConfig) -> GroupFinder:
 class _TreeFormat(DocumentFormat):
     __slots__ = ()
 
-    def read(self, document: Document, data: Value, path: Path) -> ReadDocument:  # noqa: ARG002 - read with its places
+    def read(self, document: Document, data: Value, path: Path) -> ReadDocument:
         """Return the tree of a document."""
         file, value, place = value_at(document.data, document.place, path)
-        item = from_place(value, place)
-        tree, problems = tree_from_located(item, file or document.problems.file, format_path(path))
-        document.problems.include(problems)
-        if problems:
-            return ReadDocument(None, {}, (path,))
-        nodes = tuple(
-            QuotaNodeConfig(name, parent=node.parent or "", hard=node.hard, quota=node.quota)
-            for name, node in tree.nodes.items()
-        )
-        return ReadDocument(QuotaTreeDocument(tree.name, resources=tree.resource_names, nodes=nodes), {})
+        reader = Reader(file or document.problems.file, format_path(path))
+        data = CONFIGURED_TREE(reader, from_place(value, place), "")
+        document.problems.include(reader.problems)
+        return ReadDocument(None, {}, (path,)) if reader.problems else ReadDocument(tree_of(data), {})
 
     def write(self, value: ConfigValue, write_amount: Callable[[str, int], object]) -> object:
         """Return the document of a tree."""

@@ -16,19 +16,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, final
 
-from ugm.arguments import require_name
-from ugm.engine_lock import OwnedLock, locked
+from ugm.arguments import require_instance, require_name, require_names
+from ugm.configuration import QuotaTreeDocument
+from ugm.engine_lock import OwnedLock, all_locked
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import is_name
 from ugm.quotatree._forest import Forest, ManagedTree, Mode, Registry
 from ugm.quotatree._node import ConsumerInfo
 from ugm.quotatree._tree import TreeOptions
 from ugm.quotatree.answers import AllocationResponse, Reason, TreeView, UpdateResponse
-from ugm.quotatree.documents import TreeCache
+from ugm.quotatree.documents import TreeCache, read_tree
 
 __all__ = ["QuotaManager"]
 
 
+@all_locked
 @final
 class QuotaManager:
     """Quota trees, forests of them, and the consumers that request resources.
@@ -56,7 +58,6 @@ class QuotaManager:
         """Return the mode."""
         return self._registry.mode
 
-    @locked
     def set_mode(self, mode: Mode | str) -> None:
         """Set the mode.
 
@@ -70,20 +71,17 @@ class QuotaManager:
 
     # Consumers
 
-    @locked
     def add_consumer(self, info: ConsumerInfo) -> None:
         """Register a consumer.
 
         Raises:
             RequestError: a consumer with this id is registered.
         """
-        if not isinstance(info, ConsumerInfo):
-            raise RequestError("info", info, "expected a ConsumerInfo")
+        require_instance("info", info, ConsumerInfo)
         if self._registry.consumers.setdefault(info.consumer_id, info) is not info:
             reason = "a consumer with this id is already registered"
             raise RequestError("consumer_id", info.consumer_id, reason, "id-in-use")
 
-    @locked
     def remove_consumer(self, consumer_id: str) -> None:
         """Remove a consumer from the registry. Its allocations remain until they are deallocated.
 
@@ -93,7 +91,6 @@ class QuotaManager:
         self._registry.consumer(consumer_id)
         del self._registry.consumers[consumer_id]
 
-    @locked
     def get_all_consumer_ids(self) -> tuple[str, ...]:
         """Return the ids of the registered consumers, sorted."""
         return tuple(sorted(self._registry.consumers))
@@ -106,7 +103,7 @@ class QuotaManager:
         Raises:
             RequestError: the name is empty or taken.
         """
-        return self._add_tree(TreeCache(tree_name, lock=self._lock))
+        return self._add_tree(QuotaTreeDocument(require_name("tree_name", tree_name)))
 
     def add_tree_from_string(self, text: str) -> str:
         """Add a tree from a document in JSON or YAML. Return its name.
@@ -115,30 +112,27 @@ class QuotaManager:
             ConfigError: the document is malformed; lists every problem.
             RequestError: the name is empty or taken.
         """
-        cache = TreeCache(lock=self._lock)
-        cache.from_string(text)
-        return self._add_tree(cache)
+        return self._add_tree(read_tree(text))
 
-    def add_tree_from_struct(self, document: Mapping[str, object]) -> str:
-        """Add a tree from a parsed document. Return its name.
+    def add_tree_from_struct(self, document: Mapping[str, object] | QuotaTreeDocument) -> str:
+        """Add a tree from a parsed document, or from one of a configuration. Return its name.
 
         Raises:
             ConfigError: the document is malformed; lists every problem.
             RequestError: the name is empty or taken.
         """
-        cache = TreeCache(lock=self._lock)
-        cache.from_struct(document)
-        return self._add_tree(cache)
+        return self._add_tree(document if isinstance(document, QuotaTreeDocument) else read_tree(document))
 
-    @locked
-    def _add_tree(self, cache: TreeCache) -> str:
-        trees, name = self._registry.trees, require_name("tree_name", cache.get_tree_name())
+    def _add_tree(self, document: QuotaTreeDocument) -> str:
+        trees, name = self._registry.trees, require_name("tree_name", document.name)
+        require_names("nodes", [node.name for node in document.nodes])
         if name in trees:
             raise RequestError("tree_name", name, "a tree of this name already exists", "id-in-use")
+        cache = TreeCache(name, lock=self._lock)
+        cache.merge(document)
         trees[name] = ManagedTree(name, cache.next_tree(self._registry.options)[0], cache)
         return name
 
-    @locked
     def delete_tree(self, tree_name: str) -> None:
         """Remove a tree from the manager and from its forest.
 
@@ -152,12 +146,10 @@ class QuotaManager:
             del forest.trees[tree_name]
         del self._registry.trees[tree_name]
 
-    @locked
     def get_tree_names(self) -> tuple[str, ...]:
         """Return the names of all trees, sorted."""
         return tuple(sorted(self._registry.trees))
 
-    @locked
     def add_forest(self, forest_name: str) -> None:
         """Add a forest without trees.
 
@@ -169,7 +161,6 @@ class QuotaManager:
             raise RequestError("forest_name", forest_name, "a forest of this name already exists", "id-in-use")
         self._registry.forests[forest_name] = Forest(forest_name, {})
 
-    @locked
     def delete_forest(self, forest_name: str) -> None:
         """Remove a forest. Its trees and their allocations remain.
 
@@ -179,7 +170,6 @@ class QuotaManager:
         self._registry.forest(forest_name)
         del self._registry.forests[forest_name]
 
-    @locked
     def add_tree_to_forest(self, forest_name: str, tree_name: str) -> None:
         """Add a tree to a forest. Repeating the call has no effect.
 
@@ -192,7 +182,6 @@ class QuotaManager:
             raise RequestError("tree_name", tree_name, f"the tree belongs to forest {joined.name!r}", "state-conflict")
         forest.trees[tree_name] = managed
 
-    @locked
     def delete_tree_from_forest(self, forest_name: str, tree_name: str) -> None:
         """Remove a tree from a forest. Its allocations remain.
 
@@ -205,19 +194,16 @@ class QuotaManager:
             raise RequestError("tree_name", tree_name, reason, "state-conflict")
         del forest.trees[tree_name]
 
-    @locked
     def get_forest_names(self) -> tuple[str, ...]:
         """Return the names of all forests, sorted."""
         return tuple(sorted(self._registry.forests))
 
-    @locked
     def get_forest_tree_names(self) -> dict[str, tuple[str, ...]]:
         """Return the names of the trees of every forest, sorted."""
         return {name: tuple(sorted(forest.trees)) for name, forest in sorted(self._registry.forests.items())}
 
     # Allocation
 
-    @locked
     def allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on a tree.
 
@@ -227,7 +213,6 @@ class QuotaManager:
         """
         return self._allocate(self._registry.tree(tree_name).alone, consumer_id)
 
-    @locked
     def allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on all trees of a forest that it names, or on none.
 
@@ -240,29 +225,24 @@ class QuotaManager:
         info = self._registry.consumer(consumer_id)
         return (forest.allocate(info) if self._registry.mode is Mode.NORMAL else forest.force(info))[0]
 
-    @locked
     def deallocate(self, tree_name: str, consumer_id: str) -> bool:
         """Release a consumer on a tree. Return whether it was allocated there."""
         return _deallocate(self._registry.find_tree(tree_name), consumer_id)
 
-    @locked
     def deallocate_forest(self, forest_name: str, consumer_id: str) -> bool:
         """Release a consumer on the trees of a forest. Return whether it was allocated on the forest."""
         return _deallocate(self._registry.find_forest(forest_name), consumer_id)
 
-    @locked
     def is_allocated(self, tree_name: str, consumer_id: str) -> bool:
         """Return whether a consumer is allocated on a tree."""
         return _is_allocated(self._registry.find_tree(tree_name), consumer_id)
 
-    @locked
     def is_allocated_forest(self, forest_name: str, consumer_id: str) -> bool:
         """Return whether a consumer is allocated on a forest: on every tree of it that the consumer names."""
         return _is_allocated(self._registry.find_forest(forest_name), consumer_id)
 
     # Try and undo
 
-    @locked
     def try_allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on a tree so that `undo_allocate` can undo it.
 
@@ -277,7 +257,6 @@ class QuotaManager:
             raise RequestError("mode", str(mode), "a try is possible in normal mode only", "state-conflict")
         return self._try(forest, consumer_id)
 
-    @locked
     def try_allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on a forest so that `undo_allocate_forest` can undo it.
 
@@ -298,7 +277,6 @@ class QuotaManager:
             forest.tried = consumer_id, change
         return response
 
-    @locked
     def undo_allocate(self, tree_name: str, consumer_id: str) -> None:
         """Undo the last try on a tree: everything is as before, order included.
 
@@ -308,7 +286,6 @@ class QuotaManager:
         """
         self._undo(self._registry.tree(tree_name).alone, consumer_id)
 
-    @locked
     def undo_allocate_forest(self, forest_name: str, consumer_id: str) -> None:
         """Undo the last try on a forest: everything is as before, order included.
 
@@ -329,7 +306,6 @@ class QuotaManager:
 
     # Updates
 
-    @locked
     def get_tree_cache(self, tree_name: str) -> TreeCache:
         """Return the cache in which a tree is edited.
 
@@ -338,7 +314,6 @@ class QuotaManager:
         """
         return self._registry.tree(tree_name).cache
 
-    @locked
     def update_tree(self, tree_name: str) -> UpdateResponse:
         """Apply the edits in the cache of a tree.
 
@@ -347,7 +322,6 @@ class QuotaManager:
         """
         return self._registry.tree(tree_name).alone.update()
 
-    @locked
     def update_forest(self, forest_name: str) -> UpdateResponse:
         """Apply the edits in the caches of the trees of a forest.
 
@@ -358,7 +332,6 @@ class QuotaManager:
         """
         return self._registry.forest(forest_name).update()
 
-    @locked
     def update_all(self) -> UpdateResponse:
         """Apply the edits in all caches."""
         registry = self._registry
@@ -370,7 +343,6 @@ class QuotaManager:
 
     # Queries
 
-    @locked
     def view(self, tree_name: str) -> TreeView:
         """Return the current state of a tree, with its nodes and consumers.
 
@@ -379,7 +351,6 @@ class QuotaManager:
         """
         return self._registry.tree(tree_name).tree.view()
 
-    @locked
     def verify(self) -> None:
         """Compare all counters and lists with the consumers.
 

@@ -23,24 +23,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import ClassVar, Final, NamedTuple, TypeAlias, final
 
 from ugm._json_values import JsonMapping
+from ugm.arguments import require_instance
 from ugm.decision import EffectiveLimit, Violation
-from ugm.engine_lock import OwnedLock, locked
+from ugm.engine_lock import OwnedLock, all_locked
 from ugm.errors import RequestError
 from ugm.identity import is_name
 from ugm.model import Borrower, Claim, OrderNode, ReportingModel, SetupViolation
 from ugm.quotatree._forest import Change, Forest, ManagedTree, Mode
 from ugm.quotatree._node import ConsumerInfo, TreeRequest
-from ugm.quotatree._tree import QuotaTree, all_limits, borrowers, node_names, order_nodes, path_limits, room_below
-from ugm.quotatree.answers import (
-    InMaintenance,
-    NoGroup,
-    QuotaNodeViolation,
-    Rejection,
-    SoftQuotaViolation,
-    UnknownForest,
-    UnknownNode,
-    UnknownTree,
-)
+from ugm.quotatree._tree import QuotaTree
+from ugm.quotatree.answers import QuotaNodeViolation, Rejection, SoftQuotaViolation
 from ugm.quotatree.manager import QuotaManager
 
 __all__ = ["ForestModel", "TreeModel"]
@@ -54,6 +46,41 @@ _NAMELESS: Final = "\0"
 _MAX_STEPS: Final = 10_000
 
 
+class _InMaintenance(SetupViolation):
+    """The denial of a claim because the manager is in maintenance mode."""
+
+    __slots__ = ()
+    reason = "its manager is in maintenance mode, in which no quota is enforced"
+
+
+class _UnknownTree(SetupViolation):
+    """The denial of a claim because the manager has no such tree."""
+
+    __slots__ = ()
+    reason = "there is no such tree"
+
+
+class _UnknownForest(SetupViolation):
+    """The denial of a claim because the manager has no such forest."""
+
+    __slots__ = ()
+    reason = "there is no such forest"
+
+
+class _UnknownNode(SetupViolation):
+    """The denial of a claim because its group is not a leaf of the tree."""
+
+    __slots__ = ()
+    reason = "the tree has no such leaf"
+
+
+class _NoGroup(SetupViolation):
+    """The denial of a claim because it has no group."""
+
+    __slots__ = ()
+    reason = "the request has no group in it"
+
+
 class _Step(NamedTuple):
     """A charge or a refund."""
 
@@ -63,6 +90,7 @@ class _Step(NamedTuple):
     change: Change
 
 
+@all_locked
 class _Model(ReportingModel):
     """The common part of both models.
 
@@ -91,14 +119,12 @@ class _Model(ReportingModel):
     def __init__(
         self, manager: QuotaManager, name: str, groups_of: Callable[[Claim], Groups], *, unrestricted: bool = False
     ) -> None:
-        if not isinstance(manager, QuotaManager):
-            raise RequestError("manager", manager, "expected a QuotaManager")
         if type(unrestricted) is not bool:
             raise RequestError("unrestricted", unrestricted, "expected True or False")
         self._name: Final = name
         self._groups_of: Final = groups_of
         self._unrestricted: Final = unrestricted
-        self._registry: Final = manager._registry  # noqa: SLF001 - of this package
+        self._registry: Final = require_instance("manager", manager, QuotaManager)._registry  # noqa: SLF001 - of this package
         self._lock: OwnedLock = self._registry.lock
         #: The consumers of all charged claims, with the priority of the claim, by the id of the allocation.
         self._charged: Final[dict[str, tuple[ConsumerInfo, int]]] = {}
@@ -106,23 +132,17 @@ class _Model(ReportingModel):
         self._claimant: ConsumerInfo | None = None
         #: The charges and refunds of the current operation.
         self._steps: Final = deque[_Step](maxlen=_MAX_STEPS)
+        #: Called at the beginning of each operation: only its own charges and refunds undo each other exactly. So the
+        #: same charges and refunds in the same order lead to the same trees after a restart.
+        self.begin_operation: Final = self._steps.clear
         #: The nodes that hold the next claims, by tree in the order of arrival.
         self._homes: Mapping[str, Sequence[tuple[str, str]]] = {}
         #: The next claims that are not charged yet.
         self._expected: set[str] = set()
         if self._unknown({}) is not None:
-            raise RequestError(
-                f"{self._kind.removeprefix('quota ')}_name", name, f"there is no such {self._kind}", "object-unknown"
-            )
+            argument = f"{self._kind.removeprefix('quota ')}_name"
+            raise RequestError(argument, name, f"there is no such {self._kind}", "object-unknown")
 
-    def begin_operation(self) -> None:
-        """Note that an operation begins: only charges and refunds of the same operation undo each other exactly.
-
-        So the same charges and refunds in the same order lead to the same trees after a restart.
-        """
-        self._steps.clear()
-
-    @locked
     def save(self) -> JsonMapping:
         """Return the nodes that hold the consumers of all claims, as plain data for `load`."""
         return {"homes": {managed.name: managed.tree.homes(self._charged) for managed in self._managed()}}
@@ -135,7 +155,6 @@ class _Model(ReportingModel):
         self._homes = {tree: list(map(tuple, homes)) for tree, homes in data["homes"].items()}
         self._expected = {consumer_id for homes in self._homes.values() for consumer_id, _ in homes}
 
-    @locked
     def reset(self) -> None:
         """Release all claims. The trees and all other consumers remain.
 
@@ -148,11 +167,14 @@ class _Model(ReportingModel):
         self._charged.clear()
         self._steps.clear()
 
-    @locked
     def check(self, claim: Claim) -> Iterable[Violation]:
         """Return every violated quota, tree by tree; none if a claim fits without an eviction."""
-        # A group that is not a leaf comes first, because waiting cannot help there.
-        return self._violations(claim, lambda forest, info: sorted(forest.judge(info), key=_has_room_to_wait))
+
+        def judge(forest: Forest, info: ConsumerInfo) -> Iterable[Rejection]:
+            # A group that is not a leaf comes first, because waiting cannot help there.
+            return sorted(forest.judge(info), key=lambda rejection: bool(rejection.visited))
+
+        return self._violations(claim, judge)
 
     def _violations(
         self, claim: Claim, judge: Callable[[Forest, ConsumerInfo], Iterable[Rejection]]
@@ -167,7 +189,7 @@ class _Model(ReportingModel):
         return tuple(
             violation
             for rejection in rejections
-            for violation in rejection.violations or (UnknownNode.of("quota node", rejection.group),)
+            for violation in rejection.violations or (_UnknownNode.of("quota node", rejection.group),)
         )
 
     def never(self, claims: Sequence[Claim]) -> Iterable[Violation]:
@@ -191,7 +213,6 @@ class _Model(ReportingModel):
                 emptied.charge(claim)
         return tuple(found.values())
 
-    @locked
     def shortage(self, claim: Claim, without: Collection[str]) -> Iterable[Violation]:
         """Return every violated quota; none if a claim would fit without an eviction after some consumers have left."""
 
@@ -201,12 +222,10 @@ class _Model(ReportingModel):
 
         return self._violations(claim, judge)
 
-    @locked
     def borrowers(self, claim: Claim, without: Collection[str]) -> Iterable[Borrower]:
         """Return all leaves with allocations except that of *claim*, tree by tree."""
-        return [one for tree, group in self._paths(claim) for one in borrowers(tree, group, claim.usage, without)]
+        return [one for tree, group in self._paths(claim) for one in tree.borrowers(group, claim.usage, without)]
 
-    @locked
     def evictions(self, claim: Claim) -> Iterable[str]:
         """Return the allocations of lower priority whose refund lets a claim pass; none if no evictions suffice."""
         groups = self._groups(claim)
@@ -223,7 +242,6 @@ class _Model(ReportingModel):
             leaving += plan.preempted
         return ()
 
-    @locked
     def charge(self, claim: Claim) -> None:
         """Charge a claim, even if it does not fit, in any mode. A claim without a group is charged to no tree.
 
@@ -272,7 +290,6 @@ class _Model(ReportingModel):
             managed.tree.log = {}
         self._homes = {}
 
-    @locked
     def refund(self, claim: Claim) -> None:
         """Release a charged claim. Other consumers move down where they fit then."""
         held = self._charged.get(claim.allocation_id)
@@ -300,16 +317,14 @@ class _Model(ReportingModel):
 
     # Reports
 
-    @locked
     def limits(self, claim: Claim) -> Iterable[EffectiveLimit]:
         """Return the limits of all nodes from the leaf of *claim* to the root, in each tree.
 
         A node from which the group can borrow above has its quota as ``EffectiveLimit.guaranteed``. A claim that is
         denied for its setup has no limits.
         """
-        return [limit for tree, group in self._paths(claim) for limit in path_limits(tree, group)]
+        return [limit for tree, group in self._paths(claim) for limit in tree.path_limits(group)]
 
-    @locked
     def room(self, kind: str, name: str, resource: str) -> int | None:
         """Return what the root and the hard nodes above a node leave for its leaves; None for another kind of limit.
 
@@ -317,29 +332,22 @@ class _Model(ReportingModel):
         """
         if kind != "quota node":
             return None
-        rooms = [room_below(managed.tree, name, resource) for managed in self._managed()]
+        rooms = [managed.tree.room_below(name, resource) for managed in self._managed()]
         return max((room for room in rooms if room is not None), default=None)
 
-    @locked
     def owners(self, claim: Claim) -> Iterable[tuple[str, str]]:
         """Return the nodes from the leaf of *claim* to the root, in each tree, as ``tree/node``."""
         groups = self._groups(claim)
-        return [
-            ("quota node", name)
-            for managed in self._managed()
-            for name in node_names(managed.tree, groups.get(managed.name))
-        ]
+        return [one for managed in self._managed() for one in managed.tree.owners(groups.get(managed.name))]
 
-    @locked
     def all_limits(self) -> Iterable[EffectiveLimit]:
         """Return the quotas of all nodes, tree by tree."""
-        return [limit for managed in self._managed() for limit in all_limits(managed.tree)]
+        return [limit for managed in self._managed() for limit in managed.tree.all_limits()]
 
     def exceeded(self) -> Iterable[Violation]:
         """Return every quota that is exceeded, tree by tree."""
         return [QuotaNodeViolation(*violation) for violation in super().exceeded()]
 
-    @locked
     def capture_state(self) -> Callable[[], JsonMapping]:
         """Copy the trees; the returned function converts them to plain data."""
         mode, views = self._registry.mode.value, [managed.tree.view() for managed in self._managed()]
@@ -353,7 +361,6 @@ class _Model(ReportingModel):
         """Return the configuration that declares the model, with amounts in base units; None without one."""
         return self.described
 
-    @locked
     def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> Iterable[str]:  # noqa: ARG002 - not counted
         """Return a message for each difference between the claims and the ledger, or the counters and the consumers."""
         found = [
@@ -369,15 +376,13 @@ class _Model(ReportingModel):
 
     # The scheduling order
 
-    @locked
     def order_trees(self) -> tuple[str, ...]:
         """Return the names of the trees that a scheduling pass can traverse."""
         return tuple(managed.name for managed in self._managed())
 
-    @locked
     def order_nodes(self, tree: str) -> list[OrderNode]:
         """Return the nodes of a tree with their quotas, every parent before its children."""
-        return order_nodes(self._registry.tree(tree).tree)
+        return self._registry.tree(tree).tree.order_nodes()
 
     def order_node(self, tree: str, claim: Claim) -> str | None:
         """Return the leaf of a claim in a tree; None if it has none."""
@@ -409,9 +414,9 @@ class _Model(ReportingModel):
             return unknown
         if lacks_group and not self._unrestricted:
             without = next((name for name, group in groups.items() if group is None), "")
-            return NoGroup.of("quota tree", without) if without else NoGroup.of(self._kind, self._name)
+            return _NoGroup.of("quota tree", without) if without else _NoGroup.of(self._kind, self._name)
         if self._registry.mode is not Mode.NORMAL:
-            return InMaintenance.of(self._kind, self._name)
+            return _InMaintenance.of(self._kind, self._name)
         return None
 
     def _unknown(self, groups: Groups) -> SetupViolation | None:
@@ -421,9 +426,9 @@ class _Model(ReportingModel):
             return self._unknown_kind.of(self._kind, self._name)
         for name in groups:
             if self._registry.find_tree(name) is None:
-                return UnknownTree.of("quota tree", name)
+                return _UnknownTree.of("quota tree", name)
         outside = groups and not self._unrestricted and groups.keys().isdisjoint(forest.trees)
-        return NoGroup.of(self._kind, self._name) if outside else None
+        return _NoGroup.of(self._kind, self._name) if outside else None
 
     def _find(self) -> Forest | None:
         """Return the tree or forest; None if it does not exist."""
@@ -439,10 +444,6 @@ class _Model(ReportingModel):
         ]
         self._claimant = ConsumerInfo(claim.allocation_id or _NAMELESS, entries) if entries else None
         return self._claimant
-
-
-def _has_room_to_wait(rejection: Rejection) -> bool:
-    return bool(rejection.visited)
 
 
 @final
@@ -461,7 +462,7 @@ class TreeModel(_Model):
     """
 
     _kind = "quota tree"
-    _unknown_kind: ClassVar[type[SetupViolation]] = UnknownTree
+    _unknown_kind: ClassVar[type[SetupViolation]] = _UnknownTree
 
     def __init__(
         self,
@@ -500,4 +501,4 @@ class ForestModel(_Model):
     """
 
     _kind = "quota forest"
-    _unknown_kind: ClassVar[type[SetupViolation]] = UnknownForest
+    _unknown_kind: ClassVar[type[SetupViolation]] = _UnknownForest

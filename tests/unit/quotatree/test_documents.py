@@ -76,7 +76,7 @@ def test_all_problems_together() -> None:
         "<text>:1:10: kind: expected 'QuotaTree', found 'Tree' [kind-unknown]",
         "<text>:2:22: metadata.name: expected a text, found 5 [type-text]",
         "<text>:3:27: spec.resourceNames: expected a list, found 'cpu' [type-list]",
-        "<text>:4:16: spec.nodes.R.quota: expected a quota, at least an empty one [node-quota-missing]",
+        "<text>:4:26: spec.nodes.R.quota: expected a quota, at least an empty one [node-quota-missing]",
         "<text>:5:15: spec.nodes.A.hard: expected a text, found True [type-text]",
         "<text>:5:38: spec.nodes.A.quota.cpu: expected a whole number in quotation marks, found 1 [type-text]",
         "<text>:5:48: spec.nodes.A.quota.gpu: expected a whole number, found '1.5' [quantity-invalid]",
