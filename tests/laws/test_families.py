@@ -242,7 +242,7 @@ def _resize(name: str, size: int, partition: Partition, oracle: Oracle, held: di
     "seeds",
     [
         range(60),
-        pytest.param(range(60, 300), marks=pytest.mark.ci),
+        pytest.param(range(60, 120), marks=pytest.mark.ci),
         pytest.param(range(1000, 11_000), marks=pytest.mark.deep),
     ],
 )

@@ -258,8 +258,8 @@ def check(seed: int) -> int:
 #: Blocks of ten worlds, of which the deep run tests ten thousand.
 BLOCKS: Final = [
     0,
-    *(pytest.param(number, marks=pytest.mark.ci) for number in range(1, 10)),
-    *(pytest.param(number, marks=pytest.mark.deep) for number in range(10, 1000)),
+    *(pytest.param(number, marks=pytest.mark.ci) for number in range(1, 4)),
+    *(pytest.param(number, marks=pytest.mark.deep) for number in range(4, 1000)),
 ]
 
 

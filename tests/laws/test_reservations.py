@@ -270,8 +270,8 @@ def grant(partition: Partition, allocation_id: str) -> bool:
 
 SEEDS: Final = [
     0,
-    *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(1, 100)),
-    *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(100, 700)),
+    *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(1, 25)),
+    *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(25, 700)),
 ]
 
 

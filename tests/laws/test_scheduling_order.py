@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.examples import seeds
 from support.naive_order import NaiveApplication, NaiveOrder, NaiveQueue
 from ugm import Partition, Resource, UserGroup
 from ugm.configuration import PartitionConfig, QueueConfig, QueueResources
@@ -224,7 +225,7 @@ def test_heads(seed: int) -> None:
     Play(seed).run()
 
 
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(8, 1000))])
+@pytest.mark.parametrize("seed", seeds(8, 250))
 def test_heads_of_random_trees(seed: int) -> None:
     """The same for recorded random trees, so that the default run has some as well."""
     Play(seed).run()

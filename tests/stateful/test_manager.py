@@ -9,7 +9,7 @@ from hypothesis import settings
 from support.examples import examples
 from support.tracker_machine import TrackerMachine
 
-SMALL = settings(max_examples=max(8, examples(60)), stateful_step_count=30)
+SMALL = settings(max_examples=max(8, examples(30)), stateful_step_count=30)
 
 
 class LenientMachine(TrackerMachine):

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import ClassVar, Final
 
-import pytest
 from hypothesis import settings
 
 from support.examples import examples
-from support.partition_machines import BesideMachine, LenientMachine
 from support.service_fixtures import client_of_service
 from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
@@ -39,11 +37,5 @@ class RemoteMachine(PartitionMachine):
         self._service.close()
 
 
-class VariantMachine(LenientMachine, BesideMachine, RemoteMachine):
-    """A partition with other quota models, and users that only their own limits hold."""
-
-
 TestRemote = RemoteMachine.TestCase
 TestRemote.settings = SMALL
-TestVariant = pytest.mark.ci(VariantMachine.TestCase)
-TestVariant.settings = SMALL

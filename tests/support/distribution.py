@@ -1,7 +1,8 @@
 """Distribute the tests over processes: the examples of a page and the cases of a test stay together.
 
 The examples of a page build on one another. The cases of a test share what they read and prepare. So do the tests of a
-module in `tests/docs`, which read all code, and all tests that replay the bundled workload.
+module in `tests/docs`, which read all code, those of a module for the page, which share a server, and all tests that
+replay the bundled workload.
 
 Every process collects all tests, and compiles the modules that no process has compiled before. Every second process
 collects from the last file to the first one. So two processes compile half of the modules each, and read the others.
@@ -28,6 +29,8 @@ __all__ = [
 ]
 
 
+#: Modules whose tests stay together.
+_WHOLE: Final = ("tests/docs/", *(f"tests/system/browser/test_{name}.py" for name in ("page", "tasks", "trees")))
 #: The modules that use `support.grid_replay`.
 _REPLAYS: Final = frozenset(("tests/docs/test_examples.py", "tests/docs/test_images.py"))
 
@@ -48,7 +51,8 @@ class TestDistribution(LoadScopeScheduling):
         page, _, name = nodeid.partition("::")
         if page in _REPLAYS:
             return "grid replay"
-        return page if name.startswith("line:") or page.startswith("tests/docs/") else nodeid.partition("[")[0]
+        is_whole = name.startswith("line:") or page.startswith(_WHOLE)
+        return page if is_whole else nodeid.partition("[")[0]
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
         """Note the tests that a process has collected. The position of each is searched once."""

@@ -38,7 +38,7 @@ partitions:
     names: any
     thresholds: {{shares: [80, 95]}}
     budgets:
-    - {{name: hours, user: "*", amounts: {{vcore: 100, nvidia.com/gpu: 3}}, unit: hour, period: month, mode: admit}}
+    - {{name: hours, user: "*", amounts: {{vcore: 100, nvidia.com/gpu: 3}}, unit: hour, period: year, mode: admit}}
     fairshare:
       accounts: {{dev: 60, dev/{"a" * 100}: 10, ops: 40}}
       users: {{dev/sue: 2, ops/bob: 1}}

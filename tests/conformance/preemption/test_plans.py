@@ -193,9 +193,9 @@ class Rebalancing:
 
 
 def rebalancings() -> list[Any]:
-    """Return the recorded rebalancings; those of large clusters are ``ci``."""
+    """Return the recorded rebalancings; those of large clusters are ``deep``."""
     return [
-        pytest.param(*one.values, id=one.id, marks=pytest.mark.ci if one.values[0]["tree"][0]["max"] > 500 else ())
+        pytest.param(*one.values, id=one.id, marks=pytest.mark.deep if one.values[0]["tree"][0]["max"] > 500 else ())
         for one in recorded("rebalance")
     ]
 

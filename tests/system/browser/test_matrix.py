@@ -100,7 +100,7 @@ ON_A_LAPTOP: Final = pytest.mark.parametrize("look", LOOKS[:1], ids=str)
 
 
 @ON_A_LAPTOP
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, pytest.param(390, marks=pytest.mark.deep)])
 def test_keyboard_reaches_every_control(browser: Browser, served: str, look: Look, width: int) -> None:
     """The Tab key reaches every control of every view, and the focus is always visible."""
     tab = open_tab(browser, look.scheme, width)

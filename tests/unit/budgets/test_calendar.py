@@ -57,7 +57,7 @@ def test_400_years_in_zones(name: str) -> None:
     _check_zone(name, 97)
 
 
-@pytest.mark.ci
+@pytest.mark.deep
 @pytest.mark.parametrize("period", [Period.WEEK, Period.MONTH, Period.QUARTER, Period.YEAR])
 @pytest.mark.parametrize("name", ZONES)
 def test_longer_periods_of_400_years_in_zones(name: str, period: Period) -> None:

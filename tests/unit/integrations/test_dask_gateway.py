@@ -379,7 +379,7 @@ def test_an_outage(world: World, folder: Path) -> None:
 
 
 #: The times of kills, in milliseconds after the beginning of a scenario that takes about 200.
-TIMES: Final = range(0, 240, 8)
+TIMES: Final = range(0, 240, 24)
 
 
 @pytest.mark.parametrize("time", TIMES)

@@ -278,9 +278,9 @@ class Table(NamedTuple):
 
 
 TABLES: Final = {
-    "plain": Table(PLAIN, BUSY, 797, 199),
-    "extended": Table(EXTENDED, FULL, 1597, 397),
-    "reserving": Table(RESERVATIONS, RESERVING, 1597, 397),
+    "plain": Table(PLAIN, BUSY, 797, 397),
+    "extended": Table(EXTENDED, FULL, 1597, 797),
+    "reserving": Table(RESERVATIONS, RESERVING, 1597, 797),
 }
 #: Every operation on every scene.
 EVERY: Final = [

@@ -142,7 +142,7 @@ def crowd(users: int, queues: int) -> AbstractPartition:
     return partition
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(20_000, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("count", [2_000, pytest.param(20_000, marks=pytest.mark.deep)])
 def test_many_users_are_few_series(count: int) -> None:
     """Of many users only the chosen number have series, those that are closest to a limit."""
     partition = crowd(count, 10)

@@ -82,7 +82,7 @@ def test_placement_of_a_new_application() -> None:
 
 
 @pytest.mark.usefixtures("service")
-@pytest.mark.parametrize("rounds", [8, pytest.param(60, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("rounds", [8, pytest.param(60, marks=pytest.mark.deep)])
 def test_an_explanation_is_of_one_moment(rounds: int) -> None:
     """Decision, holders, limits and headroom, and the sums of queues, are consistent while the partition changes."""
     partition, stop = (
