@@ -199,4 +199,4 @@ class WebhookMachine(RuleBasedStateMachine):
 
 
 TestWebhook = WebhookMachine.TestCase
-TestWebhook.settings = settings(max_examples=examples(300), stateful_step_count=30)
+TestWebhook.settings = settings(max_examples=examples(150), stateful_step_count=30)

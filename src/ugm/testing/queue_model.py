@@ -10,7 +10,7 @@ Source: Apache YuniKorn, resource quota management; placement rules.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, final
 
 from ugm.configuration import ChildTemplate, FilterConfig, PartitionConfig, PlacementRule, QueueConfig
@@ -32,12 +32,10 @@ class QueueAllowance(NamedTuple):
 class DynamicQueue(NamedTuple):
     """A queue that is not in the configuration."""
 
-    is_parent: bool
+    #: Its own settings, or the last ones from the configuration.
+    settings: QueueConfig
     #: Whether it was removed from the configuration.
-    was_configured: bool
-    allowed: QueueAllowance
-    #: The quota of new queues below it.
-    template: QueueAllowance | None = None
+    was_configured: bool = False
     #: The quota that was set for this queue.
     quota_override: Resource | None = None
 
@@ -77,10 +75,13 @@ class QueueModel:
         """Return the queue, or its nearest existing ancestor."""
         return next(above for above in upward(path) if above in self.paths())
 
+    def settings(self, path: str) -> QueueConfig:
+        """Return the settings of a queue."""
+        return self.made[path].settings if path in self.made else self.configured(path) or QueueConfig(ROOT)
+
     def may_have_children(self, path: str) -> bool:
         """Return whether a queue is a parent, possibly without children."""
-        queue = self.configured(path)
-        return path == ROOT or (self.made[path].is_parent if queue is None else queue.parent)
+        return self.settings(path).parent
 
     def is_leaf(self, path: str) -> bool:
         """Return whether a queue accepts applications."""
@@ -94,12 +95,13 @@ class QueueModel:
         return self.made[path].was_configured or self.is_draining(above) or not self.may_have_children(above)
 
     def allowed(self, path: str) -> QueueAllowance:
-        """Return the quota of a queue; the resources of the root are those of the cluster."""
-        if path in self.made:
-            made = self.made[path]
-            return made.allowed if made.quota_override is None else made.allowed._replace(resources=made.quota_override)
-        said = _allowed(self.configured(path))
-        return QueueAllowance(self.cluster(), said.applications) if path == ROOT else said
+        """Return the quota of a queue, where an empty vector is no limit; the root has the resources of the cluster."""
+        settings = self.settings(path)
+        if path == ROOT:
+            return QueueAllowance(self.cluster(), settings.max_applications)
+        override = self.made[path].quota_override if path in self.made else None
+        resources = override or settings.resources.max or None
+        return QueueAllowance(resources, settings.max_applications, settings.resources.guaranteed or None)
 
     def cluster(self) -> Resource | None:
         """Return the sum of all nodes; None before the first node."""
@@ -107,16 +109,10 @@ class QueueModel:
             return None
         return Resource({name: sum(node.get(name, 0) for node in self.nodes.values()) for name in self.offered})
 
-    def template(self, path: str) -> QueueAllowance:
+    def template(self, path: str) -> ChildTemplate:
         """Return the quota of a new queue directly below a queue."""
-        return next(filter(None, map(self.own_template, upward(path))), QueueAllowance())
-
-    def own_template(self, path: str) -> QueueAllowance | None:
-        """Return the template of a queue; None if it has none."""
-        if path in self.made:
-            return self.made[path].template
-        queue = self.configured(path)
-        return None if queue is None or queue.child_template is None else _allowed(queue.child_template)
+        templates = (self.settings(above).child_template for above in upward(path))
+        return next((one for one in templates if one is not None), ChildTemplate())
 
     # Placement
 
@@ -162,13 +158,11 @@ class QueueModel:
 
     def create(self, path: str) -> None:
         """Create a queue and its missing ancestors."""
-        template = self.template(self.nearest(path))
+        leaf = _with_quota(QueueConfig(path.rpartition(".")[2]), self.template(self.nearest(path)))
         for above in upward(path):
             if above not in self.paths():
-                is_leaf = above == path
-                self.made[above] = DynamicQueue(
-                    not is_leaf, was_configured=False, allowed=template if is_leaf else QueueAllowance()
-                )
+                parent = QueueConfig(above.rpartition(".")[2], declared_parent=True)
+                self.made[above] = DynamicQueue(leaf if above == path else parent)
 
     def override_quota(self, path: str, quota: Resource | None) -> None:
         """Set the quota of a dynamic queue."""
@@ -181,18 +175,13 @@ class QueueModel:
 
     def configure(self, config: PartitionConfig | None) -> None:
         """Replace the configuration."""
-        before = self.paths()
-        for path in [path for path in before if path not in self.made and path != ROOT]:
-            allowed, template = _allowed(self.configured(path)), self.own_template(path)
-            self.made[path] = DynamicQueue(
-                self.may_have_children(path), was_configured=True, allowed=allowed, template=template
-            )
+        before = {path: DynamicQueue(one, was_configured=True) for path, one in self._named().items()}
         self.config = config
-        named = self._named()
-        self.made = {path: self.made[path] for path in before if path in self.made and path not in named}
-        for path, queue_made in self.made.items():
-            if not self.is_draining(path) and not queue_made.is_parent:
-                self.made[path] = queue_made._replace(allowed=self.template(path.rpartition(".")[0]))
+        self.made = {path: one for path, one in {**before, **self.made}.items() if path not in {ROOT, *self._named()}}
+        for path, made in self.made.items():
+            if not self.is_draining(path) and self.is_leaf(path):
+                settings = _with_quota(made.settings, self.template(path.rpartition(".")[0]))
+                self.made[path] = made._replace(settings=settings)
 
     def set_node(self, name: str, offers: Resource) -> None:
         """Register a node, or change its resources."""
@@ -230,11 +219,8 @@ def upward(path: str) -> list[str]:
     return [".".join(names[:count]) for count in range(len(names), 0, -1)]
 
 
-def _allowed(said: QueueConfig | ChildTemplate | None) -> QueueAllowance:
-    """Return the quota in a configuration; an empty vector is no limit."""
-    if said is None:
-        return QueueAllowance()
-    return QueueAllowance(said.resources.max or None, said.max_applications, said.resources.guaranteed or None)
+def _with_quota(settings: QueueConfig, template: ChildTemplate) -> QueueConfig:
+    return replace(settings, resources=template.resources, max_applications=template.max_applications)
 
 
 def _spelt(text: str) -> str | None:

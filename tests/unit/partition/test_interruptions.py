@@ -1,4 +1,4 @@
-"""Exceptions from outside at every point of the operations of a partition.
+"""Exceptions from outside at every point of the operations that change a partition, and of a query of each kind.
 
 The plain operations change or show usage. The others have a configuration that declares every kind of extension:
 elastic groups, a quota tree, a budget, a limit that changes with the time, guarantees of queues, and a queue that is
@@ -55,7 +55,6 @@ PLAIN: Final[dict[str, Operation]] = {
     "renew": lambda p: p.renew("one", 60),
     "expire": lambda p: p.expire(now=2**40),
     "release_overdue": lambda p: p.release_overdue(now=2**40),
-    "overdue": lambda p: p.overdue(now=2**40),
     "release": lambda p: p.release("one"),
     "release the last": lambda p: p.release("dynamic"),
     "release what is pending": lambda p: p.release("waits"),
@@ -80,9 +79,6 @@ PLAIN: Final[dict[str, Operation]] = {
     ),
     "check": lambda p: p.check("one", memory(1)),
     "explain": lambda p: p.explain("one", memory(100)),
-    "queue": lambda p: p.queue(),
-    "users": lambda p: p.users(),
-    "exceeded_limits": lambda p: p.exceeded_limits(),
     "order": lambda p: p.order(),
     "wake": lambda p: p.wake(),
 }
@@ -236,21 +232,8 @@ EXTENDED: Final[dict[str, Operation]] = {
     "audit and reconcile": lambda p: p.reconcile(p.audit([RunningAllocation("rich-0", "rich", memory(5))])),
     "order": lambda p: p.order(tree="elastic groups"),
     "explain": lambda p: p.explain("one", memory(9)),
-    "explain_submission": lambda p: p.explain_submission(SUE, "root.b", memory(9)),
-    "place": lambda p: p.place(BOB, "root.c"),
     "headroom": lambda p: p.headroom("one", duration=60),
-    "pending_headroom": lambda p: p.pending_headroom("one"),
-    "queue_headroom": lambda p: p.queue_headroom("root.b"),
-    "limits": lambda p: p.limits("one"),
-    "user_utilization": lambda p: p.user_utilization("bob"),
-    "model_utilization": lambda p: p.model_utilization(),
-    "model_reports": lambda p: p.model_reports(),
-    "application_report": lambda p: p.application_report("one"),
     "snapshot": lambda p: p.snapshot(),
-    "scheduled_changes": lambda p: p.scheduled_changes(),
-    "preemption_status": lambda p: p.preemption_status(),
-    "verify": lambda p: p.verify(),
-    "refused query": lambda p: _refused(lambda: p.check("nobody", memory(1))),
     "refused change": lambda p: _refused(lambda: p.release(7)),  # type: ignore[arg-type] # it is refused
 }
 #: Operations with the configuration without models.

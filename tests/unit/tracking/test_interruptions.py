@@ -175,13 +175,6 @@ DISTANCE: Final = 509
 CI_DISTANCE: Final = 127
 
 
-def witness(scene: Scene, *, looks_first: bool) -> object:
-    """Return everything observable of a scene: its state, and its answers to further operations."""
-    seen = scene.state() if looks_first else None
-    answers = scene.go_on()
-    return seen, answers, scene.state()
-
-
 Operation = Callable[[Scene], object]
 
 
@@ -192,18 +185,25 @@ def prepared(scene: Scene, operation: Operation) -> Iterator[Callable[[], object
     yield lambda: operation(scene)
 
 
-def witnesses(scene: Scene, operation: Operation, *, looks_first: bool) -> tuple[object, object]:
-    """Return everything observable of a scene, without an operation and after it."""
-    scene.build()
-    before = witness(scene, looks_first=looks_first)
+def witness(scene: Scene, *, looks_first: bool) -> object:
+    """Return everything observable of a scene: its state, if it is looked at first, and its further answers."""
+    seen = scene.state() if looks_first else None
+    return seen, scene.go_on(), scene.state()
+
+
+def witness_after(scene: Scene, operation: Operation, *, looks_first: bool) -> object:
+    """Return everything observable of a scene after an operation."""
     with prepared(scene, operation) as call:
         call()
-    return before, witness(scene, looks_first=looks_first)
+    return witness(scene, looks_first=looks_first)
 
 
 def interrupt_at(scene: Scene, operation: Operation, points: Iterable[Point]) -> int:
     """Interrupt an operation at some of its points, one at a time, and return how many interruptions there were."""
-    expected = [witnesses(scene, operation, looks_first=looks_first) for looks_first in (False, True)]
+    expected = [
+        [witness_after(scene, each, looks_first=looks_first) for each in (bool, operation)]
+        for looks_first in (False, True)
+    ]
     done = 0
     for point in points:
         interruption = Interruption(point)
@@ -213,8 +213,7 @@ def interrupt_at(scene: Scene, operation: Operation, points: Iterable[Point]) ->
         # What is raised while a generator is closed, CPython reports, and goes on.
         assert interruption.has_arrived != interruption.was_swallowed, point
         assert not is_locked(scene.lock), point
-        looks_first = done % 2
-        assert witness(scene, looks_first=bool(looks_first)) in expected[looks_first], point
+        assert witness(scene, looks_first=bool(done % 2)) in expected[done % 2], point
         assert not is_locked(scene.lock), point
         done += 1
     return done
