@@ -12,9 +12,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple, final
@@ -28,7 +28,7 @@ from ugm.partition import AbstractPartition, Changes, changes
 from ugm.server.http.audit import AuditLog
 from ugm.server.http.payloads import ApiError
 
-__all__ = ["Actor", "ConfigAttempt", "ConfigOutcome", "Configurations"]
+__all__ = ["Actor", "ConfigAttempt", "Configurations"]
 
 #: The number of attempts that are kept.
 _MOST_ATTEMPTS: Final = 50
@@ -67,18 +67,18 @@ class ConfigAttempt:
 
     #: In seconds since 1970.
     at: float
-    #: ``file`` or ``upload``; ``program`` for a change before the start of the server by a program.
+    #: ``file`` or ``upload``; ``program`` for a change before the start of the server by a program; ``start``.
     source: str
-    client: str
-    role: str
+    client: str = "local"
+    role: str = "program"
     #: ``ok``, or the code of the refusal.
-    outcome: str
+    outcome: str = "ok"
     #: The first problems for which it was refused.
-    problems: tuple[str, ...]
+    problems: tuple[str, ...] = ()
     #: The differences from the configuration before, by partition, each with a sign: ``+``, ``-`` or ``~``.
-    differences: Mapping[str, tuple[str, ...]]
+    differences: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: The number of differences and problems that were left out.
-    left_out: int
+    left_out: int = 0
 
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -86,17 +86,6 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 _PROGRAM: Final = Actor("local", "program")
 _WATCH: Final = Actor("local", "watch")
-
-
-class ConfigOutcome(NamedTuple):
-    """The result of an attempt to replace the configuration."""
-
-    #: The source of the configuration: ``start``, ``file`` or ``upload``.
-    source: str
-    #: In seconds since 1970.
-    at: float
-    #: The problems for which it was refused; empty if it was applied.
-    problems: tuple[Problem, ...] = ()
 
 
 @final
@@ -115,12 +104,12 @@ class Configurations:
     attempts: list[ConfigAttempt]
     #: The number of attempts by source (``file`` or ``upload``) and result (``applied`` or ``refused``).
     counts: dict[tuple[str, str], int]
-    #: The result of the last attempt that was applied or refused.
-    outcome: ConfigOutcome
+    #: The last attempt that was applied, or was refused for problems.
+    outcome: ConfigAttempt
     #: The last successful attempt, so the source and the start of the configuration in force.
-    in_use: ConfigOutcome
-    #: The problems of the file when it was last read; empty if it was applied.
-    refused: tuple[Problem, ...]
+    in_use: ConfigAttempt
+    #: The first problems of the file when it was last read; empty if it was applied.
+    refused: tuple[str, ...]
     #: The differences between the file at the start and the configuration in force, a line each; empty after either was
     #: replaced. A store keeps the configuration, so a file that was edited while no server ran is not in force.
     unapplied: tuple[str, ...]
@@ -147,7 +136,7 @@ class Configurations:
         self._inclusions: tuple[object, tuple[str, ...]] = (None, ())
         self._file_state = self._read_file_state()
         self._started: Final = clock()
-        self.outcome = self.in_use = ConfigOutcome("start", self._started)
+        self.outcome = self.in_use = ConfigAttempt(self._started, "start")
         self.refused = ()
         self.unapplied = ()
         self._is_compared = False
@@ -246,7 +235,7 @@ class Configurations:
     def _attempt(
         self, source: str, actor: Actor, read: Callable[[], SchedulerConfig], *, confirm: bool = True
     ) -> dict[str, Changes]:
-        code, problems, changed = "failed", tuple[Problem, ...](), dict[str, Changes]()
+        code, problems, changed = "failed", tuple[object, ...](), dict[str, Changes]()
         try:
             changed = self._replace(source, actor, read, confirm=confirm)
             code = "ok"
@@ -254,16 +243,14 @@ class Configurations:
             code = error.code
             raise
         except UgmError as error:
-            code = "config-invalid" if isinstance(error, ConfigError) else "config-unusable"
-            problems = _problems_of(source, error)
+            code, problems = "config-unusable", (f"{source}: partitions: {error} [config-unusable]",)
+            if isinstance(error, ConfigError):
+                code, problems = "config-invalid", error.problems
             raise
         finally:
-            self._note_result(source, code, problems)
-            self._add_attempt(self._clock(), source, actor, code, problems, changed)
+            self._note(_attempt(self._clock(), source, actor, code, problems, changed))
             target = str(self.path) if source == "file" else "upload"
-            self._audit.write(
-                client=actor.client, role=actor.role, action="replace configuration", object=target, outcome=code
-            )
+            self._audit.write(*actor, "replace configuration", target, code)
         return changed
 
     def _replace(
@@ -289,37 +276,24 @@ class Configurations:
             reason = f"the configuration lowers limits, which confirm=true allows: {'; '.join(risks)}"
             raise ApiError(409, "unconfirmed", reason, data={"risks": risks})
 
-    def _note_result(self, source: str, code: str, problems: tuple[Problem, ...]) -> None:
+    def _note(self, attempt: ConfigAttempt) -> None:
         """Note that a configuration is in force, or was refused for its problems; other errors change nothing."""
-        if code != "ok" and not problems:
+        self._add(attempt)
+        if attempt.outcome != "ok" and not attempt.problems:
             return
-        self.outcome = ConfigOutcome(source, self._clock(), problems)
-        self.counts[source, "refused" if problems else "applied"] += 1
-        if not problems:
-            self.in_use, self.unapplied = self.outcome, ()
-        if source == "file":
-            self.refused = problems
-            if problems:
-                listed = "\n".join(map(str, problems))
+        self.outcome = attempt
+        self.counts[attempt.source, "refused" if attempt.problems else "applied"] += 1
+        if not attempt.problems:
+            self.in_use, self.unapplied = attempt, ()
+        if attempt.source == "file":
+            self.refused = attempt.problems
+            if self.refused:
+                listed = "\n".join(self.refused)
                 _LOGGER.warning("%s was not reloaded, the old configuration stays in force:\n%s", self.path, listed)
             else:
                 _LOGGER.info("%s was reloaded and is in force", self.path)
 
-    def _add_attempt(
-        self,
-        at: float,
-        source: str,
-        actor: Actor,
-        code: str,
-        problems: tuple[Problem, ...],
-        changed: Mapping[str, Changes],
-    ) -> None:
-        """Add an attempt with the first of its differences and problems."""
-        lines = {name: str(one).splitlines() if one else [] for name, one in changed.items()}
-        left_out = sum(max(0, len(each) - _MOST_LINES) for each in (problems, *lines.values()))
-        shown = tuple(map(str, problems[:_MOST_LINES]))
-        kept = {name: tuple(found[:_MOST_LINES]) for name, found in lines.items()}
-        attempt = ConfigAttempt(at, source, *actor, code, shown, kept, left_out)
+    def _add(self, attempt: ConfigAttempt) -> None:
         self.attempts = sorted((attempt, *self.attempts), key=lambda one: -one.at)[:_MOST_ATTEMPTS]
 
     def add_earlier(self, partition: str, changed: Iterable[tuple[float, ConfigurationChanged]]) -> None:
@@ -329,7 +303,7 @@ class Configurations:
         """
         for at, event in changed:
             if at < self._started:
-                self._add_attempt(at, *Actor.of_author(event.author), "ok", (), {partition: event.changes})
+                self._add(_attempt(at, *Actor.of_author(event.author), "ok", (), {partition: event.changes}))
 
     def _read_file_state(self) -> object:
         """Return a value that changes when the file or an included file changes; symbolic links are followed."""
@@ -361,11 +335,14 @@ def _state_of(path: Path) -> object:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _problems_of(source: str, error: UgmError) -> tuple[Problem, ...]:
-    """Return the problems for which a configuration was refused."""
-    if isinstance(error, ConfigError):
-        return error.problems
-    return (Problem(source, 0, 0, "partitions", "config-unusable", str(error)),)
+def _attempt(
+    at: float, source: str, actor: Actor, code: str, problems: Sequence[object], changed: Mapping[str, Changes]
+) -> ConfigAttempt:
+    """Return an attempt with the first of its problems and differences."""
+    lines = {name: str(one).splitlines() if one else [] for name, one in changed.items()}
+    left_out = sum(max(0, len(each) - _MOST_LINES) for each in (problems, *lines.values()))
+    kept = {name: tuple(found[:_MOST_LINES]) for name, found in lines.items()}
+    return ConfigAttempt(at, source, *actor, code, tuple(map(str, problems[:_MOST_LINES])), kept, left_out)
 
 
 def _empty_config(name: str) -> PartitionConfig:

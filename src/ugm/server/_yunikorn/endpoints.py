@@ -468,9 +468,7 @@ def healthcheck(server: ServerState) -> Annotated[Object, go_class("SchedulerHea
 
 def _checks(server: ServerState) -> Iterator[dict[str, object]]:
     refused = server.configurations.refused
-    yield _check(
-        "Configuration file", "the configuration file is in force", "; ".join(map(str, refused[:3])) if refused else ""
-    )
+    yield _check("Configuration file", "the configuration file is in force", "; ".join(refused[:3]))
     for name, served in sorted(server.partitions.items()):
         suspended = [report.model for report in served.partition.model_reports() if report.is_suspended]
         problem = f"the state is unknown of: {', '.join(suspended)}" if suspended else ""

@@ -5,7 +5,8 @@ Events are those of the classes ``EventRecordDAO`` and ``EventRecord``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ugm.configuration import ChildTemplate, QueueConfig
@@ -18,7 +19,6 @@ from ugm.partition.events import (
     ApplicationFailing,
     ApplicationSubmitted,
     Denied,
-    Event,
     NodeChanged,
     Preempted,
     QueueQuotaSet,
@@ -256,8 +256,11 @@ class _Described(NamedTuple):
 def event_dict(record: Record) -> dict[str, object]:
     """Return a record of a history for JSON; several equal denials are one event with their number."""
     # The record of a changed configuration contains its differences instead of the event.
-    found = _Described() if isinstance(record.event, Mapping) else _describe(record.event)
-    resource = {} if found.resource is None else {"resource": _resource_dict(found.resource)}
+    describe = _DESCRIBED.get(type(record.event))
+    found = _Described() if describe is None else describe(record.event)
+    resource = {}
+    if found.resource is not None:
+        resource["resource"] = {"resources": {name: {"value": amount} for name, amount in found.resource.items()}}
     repeated = f" ({record.times} times)" if record.times > 1 else ""
     return {
         "type": found.kind,
@@ -271,22 +274,10 @@ def event_dict(record: Record) -> dict[str, object]:
     }
 
 
-def _resource_dict(resource: Resource) -> dict[str, object]:
-    return {"resources": {name: {"value": amount} for name, amount in resource.items()}}
-
-
-def _describe(event: Event) -> _Described:
-    match event:
-        case QueueQuotaSet():
-            return _Described(_QUEUE, event.queue_path, _SET, _QUEUE_MAX, resource=event.quota)
-        case NodeChanged(after=None):
-            return _Described(_NODE, event.name, _REMOVE, _NODE_REMOVED, resource=event.before)
-        case NodeChanged():
-            return _Described(_NODE, event.name, _SET if event.before else _ADD, _NODE_CAPACITY, resource=event.after)
-        case Denied():
-            return _describe_denial(event)
-        case _:
-            return _describe_allocation(event) if type(event) in _ALLOCATION_EVENTS else _describe_application(event)
+def _describe_node(event: NodeChanged) -> _Described:
+    if event.after is None:
+        return _Described(_NODE, event.name, _REMOVE, _NODE_REMOVED, resource=event.before)
+    return _Described(_NODE, event.name, _SET if event.before else _ADD, _NODE_CAPACITY, resource=event.after)
 
 
 def _describe_denial(event: Denied) -> _Described:
@@ -295,36 +286,35 @@ def _describe_denial(event: Denied) -> _Described:
     return _Described(_REQUEST, allocation_id, reference=application_id, resource=usage, message=text)
 
 
-def _describe_application(event: Event) -> _Described:
-    match event:
-        case ApplicationSubmitted():
-            return _Described(_APP, event.application_id, _ADD, _APP_NEW, event.queue_path)
-        case ApplicationFailing():
-            return _Described(_APP, event.application_id, _SET, _APP_FAILING)
-        case ApplicationEnded():
-            detail = _APP_FAILED if event.state is ApplicationState.FAILED else _APP_COMPLETED
-            return _Described(_APP, event.application_id, _REMOVE, detail)
-        case _:
-            return _Described()
+def _describe_withdrawal(event: RequestWithdrawn) -> _Described:
+    one = event.allocation
+    return _Described(_REQUEST, one.allocation_id, _REMOVE, _REQUEST_CANCEL, one.application_id, one.usage)
 
 
-#: The change and its detail, by event with an allocation. The object is the application, except for `_REQUEST_CANCEL`.
-_ALLOCATION_EVENTS: Final[Mapping[type, tuple[int, int]]] = {
-    AllocationRequested: (_ADD, _APP_REQUEST),
-    RequestWithdrawn: (_REMOVE, _REQUEST_CANCEL),
-    Allocated: (_ADD, _APP_ALLOC),
-    Resized: (_SET, _APP_ALLOC),
-    Preempted: (_SET, _ALLOC_PREEMPT),
-    Released: (_REMOVE, _ALLOC_CANCEL),
-}
+def _describe_end(event: ApplicationEnded) -> _Described:
+    detail = _APP_FAILED if event.state is ApplicationState.FAILED else _APP_COMPLETED
+    return _Described(_APP, event.application_id, _REMOVE, detail)
 
 
-def _describe_allocation(event: Any) -> _Described:  # noqa: ANN401 - one of `_ALLOCATION_EVENTS`
-    allocation: Allocation = event.allocation
-    change, detail = _ALLOCATION_EVENTS[type(event)]
+def _describe_allocation(change: int, detail: int, event: Any) -> _Described:  # noqa: ANN401 - with an allocation
+    one: Allocation = event.allocation
     if isinstance(event, Allocated) and event.replaces:
         detail = _ALLOC_REPLACED
-    ids = (allocation.application_id, allocation.allocation_id)
-    if detail == _REQUEST_CANCEL:
-        return _Described(_REQUEST, ids[1], change, detail, ids[0], allocation.usage)
-    return _Described(_APP, ids[0], change, detail, ids[1], allocation.usage)
+    return _Described(_APP, one.application_id, change, detail, one.allocation_id, one.usage)
+
+
+#: The descriptions by class of the event.
+_DESCRIBED: Final[Mapping[type, Callable[[Any], _Described]]] = {
+    QueueQuotaSet: lambda event: _Described(_QUEUE, event.queue_path, _SET, _QUEUE_MAX, resource=event.quota),
+    NodeChanged: _describe_node,
+    Denied: _describe_denial,
+    ApplicationSubmitted: lambda event: _Described(_APP, event.application_id, _ADD, _APP_NEW, event.queue_path),
+    ApplicationFailing: lambda event: _Described(_APP, event.application_id, _SET, _APP_FAILING),
+    ApplicationEnded: _describe_end,
+    RequestWithdrawn: _describe_withdrawal,
+    AllocationRequested: partial(_describe_allocation, _ADD, _APP_REQUEST),
+    Allocated: partial(_describe_allocation, _ADD, _APP_ALLOC),
+    Resized: partial(_describe_allocation, _SET, _APP_ALLOC),
+    Preempted: partial(_describe_allocation, _SET, _ALLOC_PREEMPT),
+    Released: partial(_describe_allocation, _REMOVE, _ALLOC_CANCEL),
+}

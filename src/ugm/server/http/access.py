@@ -61,7 +61,10 @@ class Tokens:
             raise RequestError("token", operate, "a server that can be changed needs a token")
         given = {role: text for role, text in ((Role.OPERATOR, operate), (Role.SCHEDULER, decide)) if text is not None}
         for role, text in given.items():
-            _require_length(TOKEN_NAMES[role], text)
+            if len(text) < _SHORTEST_TOKEN:
+                # The message must not contain the token, which is a secret even if it is too short.
+                length = f"{len(text)} characters"
+                raise RequestError(TOKEN_NAMES[role], length, f"expected at least {_SHORTEST_TOKEN} characters")
         if operate is not None and operate == decide:
             raise RequestError("decide_token", "the same text", "expected another token than that of operators")
         self._accepted = {role: text for role, text in given.items() if role is not Role.OPERATOR or not read_only}
@@ -82,12 +85,6 @@ class Tokens:
         if scheme.lower() != "bearer" or not matches:
             reason = "the token is missing or wrong; expected the header Authorization: Bearer TOKEN"
             raise ApiError(401, "token-wrong", reason)
-
-
-def _require_length(argument: str, token: str) -> None:
-    if len(token) < _SHORTEST_TOKEN:
-        # The message must not contain the token, which is a secret even if it is too short.
-        raise RequestError(argument, f"{len(token)} characters", f"expected at least {_SHORTEST_TOKEN} characters")
 
 
 # Requests of other sites
@@ -130,7 +127,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def require_hosts(names: Iterable[str]) -> frozenset[str]:
+def require_hosts(names: Iterable[object]) -> frozenset[str]:
     """Return the canonical spellings of host names.
 
     Raises:
@@ -138,14 +135,11 @@ def require_hosts(names: Iterable[str]) -> frozenset[str]:
     """
     if isinstance(names, str):
         raise RequestError("allowed_hosts", names, "expected a list of names, found one text")
-    return frozenset(map(_require_host, names))
-
-
-def _require_host(name: object) -> str:
-    found = _host_in(name) if isinstance(name, str) else None
-    if found is None:
-        raise RequestError("allowed_hosts", name, "expected the name of a host")
-    return found
+    found = {name: _host_in(name) if isinstance(name, str) else None for name in names}
+    for name, host in found.items():
+        if host is None:
+            raise RequestError("allowed_hosts", name, "expected the name of a host")
+    return frozenset(filter(None, found.values()))
 
 
 @final

@@ -10,6 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, final
 
 __all__ = ["AuditLog"]
@@ -34,20 +35,19 @@ class AuditLog:
     def write_rejection(self, scope: Mapping[str, Any], role: str, outcome: str) -> None:
         """Write a request that was rejected before its operation started, given its ASGI scope."""
         client: tuple[str, int] | None = scope.get("client")
-        name, path = "unknown" if client is None else client[0], scope["path"][:_MOST_PATH]
-        self.write(client=name, role=role, action=scope["method"], object=path, outcome=outcome)
+        name = "unknown" if client is None else client[0]
+        self.write(name, role, scope["method"], scope["path"][:_MOST_PATH], outcome)
 
-    def write(self, **fields: str) -> None:
+    def write(self, client: str, role: str, action: str, target: str, outcome: str) -> None:
         """Write a line.
 
         Args:
-            fields: those of the line: ``client``, the address of the client, or ``local`` for a signal or the file
-                watcher; ``role``, which is ``operator``, ``scheduler``, ``anonymous``, ``signal``, ``watch`` or
-                ``program``; ``action``, for example ``PUT /config``; ``object``, the object of the action; and
-                ``outcome``, which is ``ok``, ``denied``, ``failed`` for an unexpected error, or the code of the
-                refusal.
+            client: the address of the client, or ``local`` for a signal or the file watcher.
+            role: ``operator``, ``scheduler``, ``anonymous``, ``signal``, ``watch`` or ``program``.
+            action: for example ``PUT /config``.
+            target: the object of the action.
+            outcome: ``ok``, ``denied``, ``failed`` for an unexpected error, or the code of the refusal.
         """
-        now = self._clock()
-        at = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1000) % 1000:03}Z"
-        order = ("client", "role", "action", "object", "outcome")
-        _LOGGER.info("%s", json.dumps({"time": at, **{name: fields[name] for name in order}}))
+        at = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {"time": at, "client": client, "role": role, "action": action, "object": target, "outcome": outcome}
+        _LOGGER.info("%s", json.dumps(line))

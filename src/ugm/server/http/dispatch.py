@@ -171,7 +171,7 @@ def _payload(route: Route, target: object, call: Call, arguments: Mapping[str, A
         ApiError: the function raised any error.
     """
     try:
-        result = route.answer(target, **({"call": call} if route.needs_call else {}), **arguments)
+        result = route.answer(target, **({"call": call} if "call" in route.arguments else {}), **arguments)
     except ApiError:
         raise
     except (RequestError, ConfigError, OutageError) as error:

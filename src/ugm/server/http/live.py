@@ -41,8 +41,6 @@ _PERIOD: Final = 1.0
 _IDLE_SECONDS: Final = 5.0
 #: The number of changed queues in one message; beyond it, the client has to read the tree again.
 _MOST_ROWS: Final = 5000
-#: The number of changed names in one message.
-_MOST_NAMES: Final = 200
 #: The number of streams of one partition.
 _MOST_STREAMS: Final = 300
 
@@ -189,7 +187,7 @@ def _changes(before: _Frame, after: _Frame, topics: frozenset[Topic]) -> dict[st
             # Those that are gone are null, and null alone if there are too many.
             found[topic] = {name: new.get(name) for name in names} if len(names) <= _MOST_ROWS else None
         elif names:
-            found[topic] = {"changed": len(names), "names": sorted(names) if len(names) <= _MOST_NAMES else []}
+            found[topic] = {"changed": len(names)}
     return found
 
 

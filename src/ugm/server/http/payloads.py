@@ -37,10 +37,10 @@ def plain(value: Any) -> Json:  # noqa: ANN401 - any value
         return as_float(value)
     if hasattr(value, "to_dict"):
         return value.to_dict()
-    if is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
+    names = [one.name for one in fields(value)] if is_dataclass(value) else None
+    names = names or getattr(value, "__struct_fields__", getattr(value, "_fields", None))
+    if names is not None:
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {name: plain(item) for name, item in value.items()}
     return [plain(item) for item in value]

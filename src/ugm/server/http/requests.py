@@ -65,7 +65,7 @@ def parse_parameters(request: Request, route: Route) -> dict[str, Any]:
         values[name] = texts if is_list else texts[0]
     try:
         found = msgspec.convert(values, route.parameters, strict=False)
-        return {"query": found} if route.is_query else msgspec.structs.asdict(found)
+        return {"query": found} if "query" in route.arguments else msgspec.structs.asdict(found)
     except msgspec.ValidationError as error:
         reason = _reason(error)
         raise ApiError(400, "path-invalid" if reason.startswith(tuple(names)) else "query-invalid", reason) from None
@@ -86,7 +86,7 @@ async def parse_body(request: Request, route: Route, bounds: RequestBounds) -> t
     Raises:
         ApiError: the body is missing, too large, too slow or invalid.
     """
-    if not route.has_body:
+    if route.body is None and not route.reads_config:
         return {}, b""
     _require_media_type(request, route)
     most = bounds.body if route.reads_config else min(bounds.body, _MOST_JSON_BYTES)

@@ -197,8 +197,8 @@ class _Operation:
         parameters = msgspec.defstruct(f"{self.name}_parameters", [])
         result = _RESULTS.get(self.result, self.result)
         path = f"{PARTITION}/{self.name}"
-        form = (self.name, summary, parameters, result, self.body)
-        return Route("POST", path, self.execute, *form, needs_call=True, role=Role.SCHEDULER)
+        form = (self.name, summary, parameters, result, frozenset(("call",)), self.body)
+        return Route("POST", path, self.execute, *form, role=Role.SCHEDULER)
 
 
 def _names(body: Any) -> Iterator[str]:  # noqa: ANN401 - of a derived class
@@ -219,8 +219,7 @@ _BatchBody: Any = msgspec.defstruct(
 )
 
 ROUTES: Final = Routes()
-for _one in _OPERATIONS.values():
-    ROUTES.add(_one.route())
+ROUTES.found.extend(one.route() for one in _OPERATIONS.values())
 
 
 @ROUTES.post(f"{PARTITION}/batch", role=Role.SCHEDULER, types={"body": _BatchBody})

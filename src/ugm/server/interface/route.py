@@ -143,8 +143,7 @@ class Call:
             self.outcome = "failed"
             raise
         finally:
-            role, outcome = self.role.name.lower(), self.outcome
-            self.audit.write(client=self.client, role=role, action=action, object=target, outcome=outcome)
+            self.audit.write(self.client, self.role.name.lower(), action, target, self.outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +162,10 @@ class Route:
     parameters: Any
     #: The annotation of the result.
     result: Any
+    #: The names of the parameters of the function.
+    arguments: frozenset[str]
     #: The annotation of a body in JSON; None if there is none.
     body: Any = None
-    #: Whether the body is a configuration in YAML.
-    reads_config: bool = False
-    #: Whether the parameters are one argument.
-    is_query: bool = False
-    #: Whether the function has the argument ``call``.
-    needs_call: bool = False
     role: Role = Role.VIEWER
     prefix: str = PREFIX
     #: Whether the body may have any media type.
@@ -189,9 +184,9 @@ class Route:
         return self.prefix == YUNIKORN_PREFIX
 
     @property
-    def has_body(self) -> bool:
-        """True if requests have a body."""
-        return self.body is not None or self.reads_config
+    def reads_config(self) -> bool:
+        """True if the body is a configuration in YAML."""
+        return "text" in self.arguments
 
 
 @final
@@ -234,19 +229,8 @@ class Routes:
             ]
             summary = (inspect.getdoc(function) or name).partition("\n")[0]
             parameters = hints.get("query") or msgspec.defstruct(name, fields, forbid_unknown_fields=True)
-            found: dict[str, Any] = {
-                **options,
-                "prefix": self._prefix,
-                "body": hints.get("body"),
-                "reads_config": "text" in hints,
-                "is_query": "query" in hints,
-                "needs_call": "call" in hints,
-            }
-            self.add(Route(method, path, function, name, summary, parameters, hints["return"], **found))
+            own = method, path, function, name, summary, parameters, hints["return"], frozenset(hints)
+            self.found.append(Route(*own, hints.get("body"), prefix=self._prefix, **options))
             return function
 
         return decorate
-
-    def add(self, route: Route) -> None:
-        """Add a route."""
-        self.found.append(route)

@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
-from http import HTTPStatus
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -292,12 +291,17 @@ def _reference(name: str) -> Schema:
 class Schemas:
     """The schemas of annotations, and the components to which they refer.
 
+    Args:
+        known: classes that are components in any case.
+
     Attributes:
         components: the schemas of classes by name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *known: type) -> None:
         self.components: Final[dict[str, Schema]] = {}
+        for kind in known:
+            self._component(kind)
 
     def of(self, kind: Any) -> Schema:  # noqa: ANN401, PLR0911 - an annotation; one for each form
         """Return the schema of an annotation."""
@@ -350,9 +354,7 @@ _CACHING: Final = {
     "ETag": {"description": "The version of the result, for If-None-Match.", "schema": _TEXT},
     "Ugm-As-Of": {"description": "The seconds since 1970 before the data were read.", "schema": _NUMBER},
 }
-_RETRY: Final = {"Retry-After": {"description": "The seconds to wait.", "schema": _NUMBER}}
-#: The statuses of errors.
-_ERRORS: Final = ("400", "401", "403", "404", "408", "409", "413", "415", "421", "422", "503")
+_RETRY: Final = {"Retry-After": {"description": "The seconds to wait, with status 503.", "schema": _NUMBER}}
 
 
 class _ErrorFields(TypedDict):
@@ -388,8 +390,9 @@ def description(server: str, routes: Iterable[Route]) -> dict[str, object]:
         server: the prefix of every path, where the application is mounted.
         routes: all routes.
     """
-    listed, schemas = list(routes), Schemas()
-    errors = ((schemas.of(Error), "application/problem+json"), (schemas.of(YAPIError), "application/json"))
+    listed, schemas = list(routes), Schemas(Error, YAPIError)
+    errors = {Error: "application/problem+json", YAPIError: "application/json"}
+    refused = {"description": "The request is refused; the code says why.", "headers": _RETRY}
     bodies, components = _request_schemas(route.body for route in listed if route.body is not None)
     paths: dict[str, dict[str, object]] = {}
     for route in listed:
@@ -408,13 +411,8 @@ def description(server: str, routes: Iterable[Route]) -> dict[str, object]:
         "components": {
             "schemas": {**schemas.components, **components},
             "responses": {
-                f"{error['$ref'].rpartition('/')[2]}{code}": {
-                    "description": f"{HTTPStatus(int(code)).phrase}; the code says why.",
-                    "content": {media_type: {"schema": error}},
-                    **({"headers": _RETRY} if code == "503" else {}),
-                }
-                for error, media_type in errors
-                for code in _ERRORS
+                error.__name__: {**refused, "content": {media_type: {"schema": _reference(error.__name__)}}}
+                for error, media_type in errors.items()
             },
             "securitySchemes": {name: {"type": "http", "scheme": "bearer"} for name in TOKEN_NAMES.values()},
         },
@@ -439,7 +437,7 @@ def _operation(route: Route, body: Schema | None, schemas: Schemas) -> dict[str,
         "responses": {
             "200": {"description": "The result.", "content": result, "headers": _CACHING if is_cached else {}},
             **({"304": {"description": "The result has not changed."}} if is_cached else {}),
-            **_refusals(route),
+            "default": {"$ref": f"#/components/responses/{'YAPIError' if route.is_yunikorn else 'Error'}"},
         },
     }
     if route.reads_config:
@@ -477,13 +475,3 @@ def _present(kind: Any) -> Any:  # noqa: ANN401 - an annotation
     """Return the annotation of a parameter that is given; one that is left out may be None."""
     arguments = get_args(kind)
     return next(one for one in arguments if one is not NoneType) if NoneType in arguments else kind
-
-
-def _refusals(route: Route) -> dict[str, object]:
-    codes = {"400", "403", "404", "409", "421", "422", "503"}
-    if route.has_body:
-        codes |= {"408", "413", "415"}
-    if route.role is not Role.VIEWER:
-        codes.add("401")
-    error = "YAPIError" if route.is_yunikorn else "Error"
-    return {code: {"$ref": f"#/components/responses/{error}{code}"} for code in sorted(codes)}

@@ -5,11 +5,10 @@ Only `carry_out` changes the partition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from ugm import AllocationRequest, UserGroup
 from ugm.decision import Decision, EffectiveLimit
@@ -20,7 +19,6 @@ from ugm.partition import (
     ApplicationInfo,
     PreemptionStatus,
     ReclaimPlan,
-    Subject,
     Turn,
     UserInQueue,
 )
@@ -70,25 +68,12 @@ class _Request(Struct, forbid_unknown_fields=True):
     tags: Tags = {}
     duration: Duration | None = None
 
-    def require_subject(self) -> None:
-        """Require that the request names an application or a user.
-
-        Raises:
-            ApiError: it names neither.
-        """
-        if not self.application_id and not self.user:
-            raise ApiError(400, "body-invalid", "body: expected application_id or user")
-
 
 class Question(_Request, forbid_unknown_fields=True):
     """A request of an application, or of a user for a new one."""
 
     quota: Resource | None = None
-
-
-class ExplainQuestion(Question, forbid_unknown_fields=True):
-    """The same, with the number of holders of each missing resource."""
-
+    #: The number of holders of each missing resource.
     max_holders: _Holders = 3
 
 
@@ -103,6 +88,9 @@ class ReclaimQuestion(_Request, forbid_unknown_fields=True):
 def _subject(*fields: str) -> Meta:
     """Return the rule that a body names an application or a user; an application takes precedence."""
     return Meta(extra_json_schema={"anyOf": [{"required": ["application_id"]}, {"required": list(fields)}]})
+
+
+_Question: TypeAlias = Annotated[Question, _subject("user")]
 
 
 class Checked(Decision):
@@ -121,27 +109,24 @@ class Explained(Checked):
 
 
 @ROUTES.post(f"{PARTITION}/check")
-def check(served: ServedPartition, *, body: Annotated[Question, _subject("user")]) -> Annotated[Object, Checked]:
+def check(served: ServedPartition, *, body: _Question) -> Annotated[Object, Checked]:
     """Return the decision on one more allocation."""
     return explain_request(served.partition, **_terms(body), checks_only=True)
 
 
 @ROUTES.post(f"{PARTITION}/explain")
-def explain(
-    served: ServedPartition, *, body: Annotated[ExplainQuestion, _subject("user")]
-) -> Annotated[Object, Explained]:
+def explain(served: ServedPartition, *, body: _Question) -> Annotated[Object, Explained]:
     """Return the decision on one more allocation, the holders of missing resources, and every limit that applies."""
     return explain_request(served.partition, **_terms(body))
 
 
 def _terms(body: Question) -> dict[str, Any]:
-    body.require_subject()
-    found = {name: getattr(body, name) for name in body.__struct_fields__}
-    return {**found, "application_id": body.application_id or None, "tags": body.tags or None}
+    if not body.application_id and not body.user:
+        raise ApiError(400, "body-invalid", "body: expected application_id or user")
+    return {**structs.asdict(body), "application_id": body.application_id or None, "tags": body.tags or None}
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct):
     """Pending requests in scheduling order."""
 
     turns: tuple[Turn, ...]
@@ -158,27 +143,12 @@ def plan_reclaim(
     served: ServedPartition, *, body: Annotated[ReclaimQuestion, _subject("user", "queue")]
 ) -> Annotated[Object, ReclaimPlan]:
     """Return the allocations to evict so that a request within its guarantee fits."""
-    body.require_subject()
-    subject: Subject = body.application_id
-    if body.application_id:
-        require_found("application", body.application_id, served.partition.application)
-    elif body.queue:
-        subject = UserInQueue(UserGroup(body.user, body.groups), body.queue, body.tags or None)
-    else:
-        raise ApiError(400, "body-invalid", "body: expected a queue")
-    plan = served.partition.plan_reclaim(
-        subject,
-        body.usage,
-        priority=body.priority,
-        preemptible=body.preemptible,
-        duration=body.duration,
-        nodes=body.nodes,
-    )
-    return with_text(plan)
+    subject = body.application_id or UserInQueue(UserGroup(body.user, body.groups), body.queue, body.tags or None)
+    terms = {name: getattr(body, name) for name in ("usage", "duration", "priority", "preemptible", "nodes")}
+    return with_text(served.partition.plan_reclaim(subject, **terms))
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct):
     """The limits of a user in a queue."""
 
     queue_path: str
@@ -201,8 +171,7 @@ def limits(
     return Limits(path, found.limits, found.headroom)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct):
     """A pending allocation, and the answer that it would get."""
 
     allocation: OwnedAllocation
@@ -248,20 +217,15 @@ class PreemptingRequest(Struct, forbid_unknown_fields=True):
 
     def plan(self, partition: AbstractPartition) -> PreemptionPlan:
         """Make the plan."""
+        terms = structs.asdict(self)
         require_found("application", self.application_id, partition.application)
-        wanted = AllocationRequest(self.allocation_id, self.application_id, self.usage, priority=self.priority)
+        named = {name: terms.pop(name) for name in ("allocation_id", "application_id", "usage", "priority")}
+        wanted = AllocationRequest(**named)
         pending = partition.allocation(self.allocation_id) if self.allocation_id else None
         if pending is not None and pending.state is AllocationState.PENDING:
             # The body does not have these, and a plan for other ones is stale.
             wanted = wanted._replace(preemptible=pending.preemptible, duration=pending.duration)
-        return partition.plan_preemption(
-            wanted,
-            since=self.since,
-            now=self.now,
-            may_preempt=self.may_preempt,
-            within_queue=self.within_queue,
-            nodes=self.nodes,
-        )
+        return partition.plan_preemption(wanted, **terms)
 
 
 class Reductions(Struct, forbid_unknown_fields=True):

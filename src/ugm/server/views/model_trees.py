@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import count
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, count
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ugm._json_values import JsonMapping
@@ -205,26 +205,15 @@ def trees_of(reports: Iterable[ModelReport]) -> list[ModelTree]:
     """Return the trees of all models, each with a name of its own."""
     found: dict[str, ModelTree] = {}
     for report in reports:
-        kind = report.state.get("kind")
-        trees = _elastic(report.state) if kind == "elastic" else _quota(report.state) if kind == "quota trees" else ()
-        for name, tree in trees:
-            unique = next(each for each in _names(name) if each not in found)
-            found[unique] = tree(unique)
+        read = _READERS.get(report.state.get("kind", ""))
+        for tree in () if read is None else read(report.state):
+            names = chain([tree.name], (f"{tree.name}-{number}" for number in count(2)))
+            unique = next(name for name in names if name not in found)
+            found[unique] = replace(tree, name=unique)
     return list(found.values())
 
 
-def _names(name: str) -> Iterator[str]:
-    """Yield a name, and then the name with numbers."""
-    yield name
-    for number in count(2):
-        yield f"{name}-{number}"
-
-
-_Named: TypeAlias = Iterator[tuple[str, Callable[[str], ModelTree]]]
-
-
-def _elastic(state: JsonMapping) -> _Named:
-    """Yield the name of a tree, and a function that returns the tree with its name."""
+def _elastic(state: JsonMapping) -> Iterator[ModelTree]:
     measures = MEASURES["elastic"]
     nodes = {
         group["group"]: TreeItem(
@@ -234,10 +223,10 @@ def _elastic(state: JsonMapping) -> _Named:
         # A group that is built in, and neither configured nor used, is left out.
         if not (group["parent"] and group["group"].startswith(_BUILT_IN)) or any(group[one] for one in measures)
     }
-    yield "elastic", partial(ModelTree, kind="elastic", mode="", nodes=nodes)
+    yield ModelTree("elastic", "elastic", "", nodes)
 
 
-def _quota(state: JsonMapping) -> _Named:
+def _quota(state: JsonMapping) -> Iterator[ModelTree]:
     for tree in state["trees"]:
         borrowers = tuple(
             BorrowingConsumer(**{field: consumer[field] for field in BorrowingConsumer._fields})
@@ -249,4 +238,8 @@ def _quota(state: JsonMapping) -> _Named:
         for node in tree["nodes"]:
             amounts = {"used": node["allocated"], **{one: node[one] for one in ("quota", "borrowed", "lent")}}
             nodes[node["name"]] = TreeItem(node["name"], node["parent"], node["hard"], amounts)
-        yield tree["name"], partial(ModelTree, kind="quota", mode=state["mode"], nodes=nodes, borrowers=borrowers)
+        yield ModelTree(tree["name"], "quota", state["mode"], nodes, borrowers)
+
+
+#: The readers of the states of models, by their kind.
+_READERS: Final = {"elastic": _elastic, "quota trees": _quota}

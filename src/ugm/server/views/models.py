@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 from msgspec import Meta, Struct, structs
@@ -35,8 +34,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 ROUTES: Final = Routes()
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetAccounts:
+class BudgetAccounts(Struct):
     """A page of accounts."""
 
     #: The second of the amounts; None if there are no accounts.
@@ -76,8 +74,7 @@ class Change(Struct, forbid_unknown_fields=True):
     change_id: Name = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetChanged:
+class BudgetChanged(Struct):
     """The answer to a change of a budget: whether it was made now; False if it was made before."""
 
     changed: bool
@@ -114,8 +111,7 @@ class RankedUser(ComparedNode):
     rank: int
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(Struct):
     """A page of users, and their accounts."""
 
     #: None if the partition has no fair shares.
@@ -149,8 +145,7 @@ def shares(served: ServedPartition, *, query: SharesQuery) -> Shares:
     return Shares(report.state["as_of"], len(users), listed, accounts, explanation)
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct):
     """A page of crossed thresholds, and all thresholds in percent."""
 
     shares: tuple[int, ...]
@@ -186,8 +181,7 @@ _MOST_OPEN: Final = 100
 _Sort: Any = Literal[tuple(sorted({"name", "share"}.union(*MEASURES.values())))]
 
 
-@dataclass(frozen=True, slots=True)
-class ListedTree:
+class ListedTree(Struct):
     """A tree."""
 
     name: str
@@ -196,23 +190,20 @@ class ListedTree:
     nodes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListedModel:
+class ListedModel(Struct):
     """A quota model, by the name of its class."""
 
     model: str
     is_suspended: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Trees:
+class Trees(Struct):
     """The trees and the quota models of a partition."""
 
     trees: list[ListedTree]
     models: list[ListedModel]
 
 
-@dataclass(frozen=True, slots=True)
 class Tree(ListedTree):
     """A page of the visible nodes of a tree."""
 
@@ -223,8 +214,7 @@ class Tree(ListedTree):
     rows: list[ShownRow]
 
 
-@dataclass(frozen=True, slots=True)
-class TreeNodeDetail:
+class TreeNodeDetail(Struct):
     """A node with its amounts of every resource."""
 
     name: str
@@ -236,8 +226,7 @@ class TreeNodeDetail:
     amounts: dict[str, Resource]
 
 
-@dataclass(frozen=True, slots=True)
-class Borrowers:
+class Borrowers(Struct):
     """A page of consumers."""
 
     total: int

@@ -6,8 +6,9 @@ is held while the state is copied, and not while the response is put together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypedDict, get_args
+
+from msgspec import Struct
 
 from ugm.events import Event, event_name
 from ugm.identity import is_below
@@ -28,8 +29,7 @@ _PAGE: Final = 100
 _BLOCK: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSummary:
+class PartitionSummary(Struct):
     """A partition in figures."""
 
     name: str
@@ -73,8 +73,7 @@ class ListedApplication(ApplicationInfo):
     submitted_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Applications:
+class Applications(Struct):
     """A page of applications."""
 
     applications: list[Annotated[Object, ListedApplication]]
@@ -122,8 +121,7 @@ def _is_old(served: ServedPartition, application_id: str, seconds: int | None) -
     return seconds is None or (at is not None and served.now() - at >= seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Allocations:
+class Allocations(Struct):
     """A page of allocations."""
 
     allocations: list[OwnedAllocation]
@@ -154,8 +152,7 @@ def allocation(served: ServedPartition, *, name: Name) -> OwnedAllocation:
     return require_found("allocation", name, lambda name: next(iter(find([name])), None))
 
 
-@dataclass(frozen=True, slots=True)
-class Overdue:
+class Overdue(Struct):
     """Overdue allocations."""
 
     total: int
@@ -172,8 +169,7 @@ def overdue(served: ServedPartition, *, now: Number | None = None, limit: PageSi
 # Nodes, schedules, events and service
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledChanges:
+class ScheduledChanges(Struct):
     """The next changes of limits."""
 
     changes: tuple[ScheduledChange, ...]

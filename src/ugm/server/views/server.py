@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
+
+from msgspec import Struct
 
 import ugm
 from ugm import ConfigError, Problem
@@ -23,29 +24,26 @@ __all__ = ["ROUTES", "validate"]
 ROUTES: Final = Routes()
 
 
-@dataclass(frozen=True, slots=True)
-class InForce:
+class InForce(Struct):
     """The configuration in force."""
 
     source: str
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigurationState:
+class ConfigurationState(Struct):
     """The last attempt to replace the configuration, and the one in force."""
 
     file: str | None
     source: str
     at: float
-    problems: list[str]
+    problems: tuple[str, ...]
     in_force: InForce
-    refused: list[str]
-    unapplied: list[str]
+    refused: tuple[str, ...]
+    unapplied: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct):
     """The state of the server."""
 
     status: Literal["degraded", "ok"]
@@ -69,16 +67,10 @@ def health(server: ServerState) -> Health:
         reason = f"the configuration file was refused: {configurations.refused[0]}"
     elif configurations.unapplied:
         reason = f"the configuration file is not in force: {configurations.unapplied[0]}"
-    last = configurations.outcome
-    state = ConfigurationState(
-        file=None if configurations.path is None else str(configurations.path),
-        source=last.source,
-        at=last.at,
-        problems=list(map(str, last.problems)),
-        in_force=InForce(configurations.in_use.source, configurations.in_use.at),
-        refused=list(map(str, configurations.refused)),
-        unapplied=list(configurations.unapplied),
-    )
+    last, used = configurations.outcome, configurations.in_use
+    file = None if configurations.path is None else str(configurations.path)
+    faults = configurations.refused, configurations.unapplied
+    state = ConfigurationState(file, last.source, last.at, last.problems, InForce(used.source, used.at), *faults)
     status: Literal["degraded", "ok"] = "degraded" if reason else "ok"
     names = sorted(server.partitions)
     return Health(status, reason, str(ugm.__version__), server.started, server.read_only, names, state)
@@ -96,8 +88,7 @@ def config(server: ServerState) -> Annotated[Payload, str]:
     return Payload(200, dump_config(server.configurations.config_in_force()).encode(), "application/yaml")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChanges:
+class ConfigChanges(Struct):
     """The newest attempts to replace the configuration."""
 
     attempts: list[ConfigAttempt]
@@ -109,8 +100,7 @@ def config_changes(server: ServerState) -> ConfigChanges:
     return ConfigChanges(server.configurations.attempts)
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct):
     """The changes of each partition."""
 
     partitions: Mapping[str, Annotated[Changes, Object]]
@@ -131,8 +121,7 @@ def reload(server: ServerState, call: Call) -> Changed:
     return Changed(server.configurations.reload(Actor(call.client, "operator")))
 
 
-@dataclass(frozen=True, slots=True)
-class Validation:
+class Validation(Struct):
     """The problems and warnings of a configuration."""
 
     allowed: bool

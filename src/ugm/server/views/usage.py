@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import StringIO
 from typing import Annotated, Final, Literal
@@ -170,8 +169,7 @@ def _covering(limits: OwnerLimits) -> dict[str, int]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class UsageHistory:
+class UsageHistory(Struct):
     """The usage of one subject over time, and its present limits."""
 
     kind: str

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import nsmallest
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from ugm.configuration import LimitConfig, PartitionConfig
 from ugm.identity import canonical_path
@@ -27,8 +29,7 @@ _NOTHING: Final = UsageSum(0, Resource())
 # Users and groups
 
 
-@dataclass(frozen=True, slots=True)
-class LimitUtilizations:
+class LimitUtilizations(Struct):
     """A page of users or groups."""
 
     total: int

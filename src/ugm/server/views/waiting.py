@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from msgspec import Struct
 
 from ugm.errors import RequestError
 from ugm.identity import is_below
@@ -21,8 +22,7 @@ ROUTES: Final = Routes()
 _PATH: Final = f"{PARTITION}/waiting"
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingReasons:
+class WaitingReasons(Struct):
     """The present answer to a pending request."""
 
     allowed: bool
@@ -47,8 +47,7 @@ class WaitingRequest(Turn):
 _PLACE: Final = ("reasons", "start", "reserved_for")
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingRequests:
+class WaitingRequests(Struct):
     """A page of pending requests."""
 
     as_of: float
@@ -56,8 +55,7 @@ class WaitingRequests:
     requests: list[Annotated[Object, WaitingRequest]]
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingOwner:
+class WaitingOwner(Struct):
     """The pending requests of one application or user."""
 
     user: str
@@ -69,7 +67,6 @@ class WaitingOwner:
     requested_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
 class WaitingApplication(WaitingOwner):
     """An application with pending requests."""
 
@@ -78,7 +75,6 @@ class WaitingApplication(WaitingOwner):
     submitted_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
 class WaitingUser(WaitingOwner):
     """A user with pending requests."""
 
@@ -86,8 +82,7 @@ class WaitingUser(WaitingOwner):
     running_applications: int
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingApplications:
+class WaitingApplications(Struct):
     """A page of applications with pending requests."""
 
     as_of: float
@@ -95,8 +90,7 @@ class WaitingApplications:
     applications: list[WaitingApplication]
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingUsers:
+class WaitingUsers(Struct):
     """A page of users with pending requests."""
 
     as_of: float
