@@ -106,7 +106,7 @@ def test_keyboard(page: Page, few: str) -> None:
     expect(page.locator('[data-path="ops"]')).to_be_focused()
 
 
-def test_crowd_is_loaded_in_parts(page: Page, crowd: str) -> None:
+def test_crowd_is_drawn_in_parts(page: Page, crowd: str) -> None:
     """Of 10,000 groups only the visible ones are in the document; every one can be reached and found."""
     page.goto(f"{crowd}#/default/elastic")
     grid = page.locator('[role="treegrid"]')

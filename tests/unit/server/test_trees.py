@@ -17,11 +17,6 @@ from ugm.server import PartitionCollector
 pytestmark = pytest.mark.usefixtures("storage")
 
 
-def names(answer: Any) -> list[str]:  # noqa: ANN401 - JSON
-    """Return the names of the rows of a tree."""
-    return [row["name"] for row in answer["rows"]]
-
-
 def amounts_of(answer: Any) -> dict[str, dict[str, int | None]]:  # noqa: ANN401 - JSON
     """Return the amounts of each row of a tree."""
     return {row["name"]: row["amounts"] for row in answer["rows"]}
@@ -59,9 +54,10 @@ def test_elastic_groups() -> None:
     found = json_at(lending(create_partition), "tree", tree="elastic")
     amounts = amounts_of(found)
 
-    assert names(found) == ["koordinator-root-quota", "ml", "ml-train", "ml-web", "ops"]
-    assert [row["level"] for row in found["rows"]] == [1, 2, 3, 3, 2]
-    assert (found["kind"], found["resource"], found["total"]) == ("elastic", "vcore", 5)
+    parents = {row["name"]: row["parent"] for row in found["rows"]}
+    top = "koordinator-root-quota"
+    assert parents == {top: "", "ml": top, "ops": top, "ml-train": "ml", "ml-web": "ml"}
+    assert (found["kind"], found["resource"], found["nodes"]) == ("elastic", "vcore", 5)
     train = {"used": 2500, "runtime": 2500, "min": 2000, "request": 2500, "max": 8000, "borrowed": 500, "lent": None}
     assert amounts["ml-train"] == train
     assert (amounts["ml-web"]["used"], amounts["ml-web"]["lent"]) == (500, 1500)
@@ -73,8 +69,11 @@ def test_quota_trees() -> None:
     found = json_at(lending(create_partition), "tree", tree="Teams")
     amounts = amounts_of(found)
 
-    assert names(found) == ["R", "A", "B"]
-    assert [(row["is_hard"], row["borrowers"]) for row in found["rows"]] == [(False, 1), (False, 0), (True, 0)]
+    assert [(row["name"], row["is_hard"], row["borrowers"]) for row in found["rows"]] == [
+        ("R", False, 1),
+        ("A", False, 0),
+        ("B", True, 0),
+    ]
     assert amounts["A"] == {"used": 1500, "quota": 2000, "borrowed": 1000, "lent": 0}
     assert amounts["R"] == {"used": 3000, "quota": 8000, "borrowed": 0, "lent": 1000}
     assert (found["mode"], found["borrowers"]) == ("normal", 1)
@@ -117,41 +116,6 @@ def test_unknown_names(path: str, code: str) -> None:
     answer = client(lending(create_partition)).get(f"{PREFIX}/{path}")
 
     assert (answer.status_code, answer.json()["code"]) == (404, f"{code}-unknown")
-
-
-def test_order_and_search() -> None:
-    """Siblings are sorted by name or from the largest amount; found nodes are shown with those above them."""
-    partition = lending(create_partition)
-
-    assert names(json_at(partition, "tree", tree="elastic", sort="lent"))[1:] == ["ml", "ml-web", "ml-train", "ops"]
-    assert names(json_at(partition, "tree", tree="Teams", sort="share")) == ["R", "A", "B"]
-    assert names(json_at(partition, "tree", tree="elastic", search="WEB"))[1:] == ["ml", "ml-web"]
-    assert names(json_at(partition, "tree", tree="elastic", search="nothing")) == []
-
-
-def test_nodes_are_opened_and_closed() -> None:
-    """Toggled nodes are closed in a small tree, and opened in a large one."""
-    partition = lending(create_partition)
-
-    assert names(json_at(partition, "tree", tree="elastic", toggle="ml"))[1:] == ["ml", "ops"]
-    assert names(json_at(partition, "tree", tree="elastic", toggle=["koordinator-root-quota", "ml"])) == [
-        "koordinator-root-quota"
-    ]
-
-
-def test_large_trees_are_bounded() -> None:
-    """The response has one page of the visible nodes; only the first level is open at first."""
-    partition = crowd_of_groups(400)
-    found = json_at(partition, "tree", tree="elastic")
-    opened = json_at(partition, "tree", tree="elastic", toggle="team2", offset=2, limit=50)
-    page = json_at(partition, "tree", tree="Teams", toggle=["team0", "team1", "team2", "team3"])
-    past = json_at(partition, "tree", tree="elastic", offset=100)
-
-    assert (found["nodes"], found["total"], len(found["rows"])) == (401, 5, 5)
-    assert (opened["total"], len(opened["rows"])) == (104, 50)
-    assert names(opened)[:4] == ["team1", "team2", "team2-0", "team2-1"]
-    assert (page["total"], len(page["rows"])) == (401, 100)
-    assert (past["total"], past["rows"]) == (5, [])
 
 
 def test_metrics() -> None:

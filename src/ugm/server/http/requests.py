@@ -65,6 +65,8 @@ def parse_parameters(request: Request, route: Route) -> dict[str, Any]:
         values[name] = texts if is_list else texts[0]
     try:
         found = msgspec.convert(values, route.parameters, strict=False)
+        if absent := [name for name in values if getattr(found, name) is None]:
+            raise ApiError(400, "query-invalid", f"{absent[0]}: expected a value, found null")
         return {"query": found} if "query" in route.arguments else msgspec.structs.asdict(found)
     except msgspec.ValidationError as error:
         reason = _reason(error)

@@ -41,7 +41,6 @@ from ugm.server.interface.schemas import (
     RequestedQueue,
     Seconds,
     Tags,
-    Text,
     User,
     ViolationWithHolders,
     with_text,
@@ -61,8 +60,8 @@ class _Request(Struct, forbid_unknown_fields=True):
     """A request of an application, or of a user."""
 
     usage: Resource
-    application_id: Text = ""
-    user: Text = ""
+    application_id: Name = ""
+    user: Name = ""
     groups: Groups = []
     queue: RequestedQueue = ""
     tags: Tags = {}

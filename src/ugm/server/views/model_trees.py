@@ -3,23 +3,21 @@
 A tree is read from the state that a model reports as plain data; see `ugm.model.ReportingModel.state`. States of other
 kinds have no tree.
 
-A view of a tree has one row for each visible node. It is sorted and cut into pages here, so that a response is small,
-however large the tree is.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, count
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ugm._json_values import JsonMapping
 from ugm.partition import ModelReport
 
-__all__ = ["MEASURES", "BorrowingConsumer", "ModelTree", "ShownRow", "TreeItem", "trees_of"]
+__all__ = ["MEASURES", "BorrowingConsumer", "ModelTree", "TreeItem", "trees_of"]
 
 _Amounts: TypeAlias = Mapping[str, int]
 
@@ -57,26 +55,6 @@ class BorrowingConsumer(NamedTuple):
     request: _Amounts
     priority: int
     unpreemptable: bool
-
-
-class ShownRow(NamedTuple):
-    """A visible node, and its place among the others."""
-
-    name: str
-    parent: str
-    is_hard: bool
-    #: 1 for the root.
-    level: int
-    #: The position among the children of the parent, from 1.
-    position: int
-    siblings: int
-    #: The number of nodes directly below.
-    children: int
-    is_open: bool
-    #: The number of consumers that it holds for nodes below.
-    borrowers: int
-    #: The amounts of one resource by measure; the measures depend on the kind of the tree.
-    amounts: dict[str, int | None]
 
 
 @dataclass(frozen=True)
@@ -139,8 +117,6 @@ class ModelTree:
             for name, node in self.nodes.items()
         }
 
-    # Rows
-
     def path(self, name: str) -> tuple[str, ...]:
         """Return the names of a node and all nodes above it, the root first."""
         found: list[str] = []
@@ -148,46 +124,6 @@ class ModelTree:
             found.append(name)
             name = self.nodes[name].parent
         return tuple(reversed(found))
-
-    def rows(
-        self, is_open: Callable[[TreeItem, int], bool], key: Callable[[TreeItem], Any], kept: frozenset[str] | None
-    ) -> Iterator[ShownRow]:
-        """Yield the visible nodes without their amounts, every parent before its children.
-
-        Args:
-            is_open: returns whether the children of a node at a level are visible.
-            key: the sort key of siblings.
-            kept: the only nodes that are visible, all with their parents; None for no restriction.
-        """
-
-        def below(parent: str, level: int) -> Iterator[ShownRow]:
-            shown = [node for node in self.children.get(parent, ()) if kept is None or node.name in kept]
-            for position, node in enumerate(sorted(shown, key=key), 1):
-                children = len(self.children.get(node.name, ()))
-                place = level, position, len(shown), children, bool(children) and is_open(node, level)
-                borrowers = self.held_for_others.get(node.name, 0)
-                yield ShownRow(node.name, node.parent, node.is_hard, *place, borrowers, {})
-
-        # A tree may be deeper than the stack of the interpreter.
-        stack = [below("", 1)]
-        while stack:
-            row = next(stack[-1], None)
-            if row is None:
-                stack.pop()
-                continue
-            yield row
-            if row.is_open:
-                stack.append(below(row.name, row.level + 1))
-
-    def matching(self, text: str) -> frozenset[str]:
-        """Return the nodes whose name contains a text, and all nodes above them."""
-        kept: set[str] = set()
-        for name in self.nodes:
-            above = name if text in name.lower() else ""
-            while above in self.nodes and above not in kept:
-                kept.add(above)
-                above = self.nodes[above].parent
-        return frozenset(kept)
 
 
 def _share(used: int, most: int) -> float:

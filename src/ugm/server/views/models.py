@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Final, Literal, TypedDict
 
 from msgspec import Meta, Struct, structs
 
@@ -15,7 +14,7 @@ from ugm.partition.interface.operations import Role
 from ugm.resources import Resource
 from ugm.server.http.payloads import require_found
 from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition
-from ugm.server.interface.schemas import ListQuery, Name, Object, Offset, PageSize, Text
+from ugm.server.interface.schemas import ListQuery, Name, Object
 from ugm.server.queries import (
     ThresholdKind,
     account_dict,
@@ -23,10 +22,9 @@ from ugm.server.queries import (
     accounts_of,
     explain_shares_of,
     listed_accounts,
-    natural_key,
     shares_of,
 )
-from ugm.server.views.model_trees import MEASURES, BorrowingConsumer, ModelTree, ShownRow, TreeItem, trees_of
+from ugm.server.views.model_trees import MEASURES, BorrowingConsumer, ModelTree, TreeItem, trees_of
 
 __all__ = ["ROUTES", "log_crossings"]
 
@@ -176,10 +174,6 @@ def log_crossings(name: str, watch: ThresholdWatch) -> None:
 
 # Trees
 
-#: The largest number of nodes that are all visible at first.
-_MOST_OPEN: Final = 100
-_Sort: Any = Literal[tuple(sorted({"name", "share"}.union(*MEASURES.values())))]
-
 
 class ListedTree(Struct):
     """A tree."""
@@ -204,14 +198,24 @@ class Trees(Struct):
     models: list[ListedModel]
 
 
+class TreeRow(Struct):
+    """A node with its amounts of one resource by measure; the measures depend on the kind of the tree."""
+
+    name: str
+    parent: str
+    is_hard: bool
+    #: The number of consumers that it holds for nodes below.
+    borrowers: int
+    amounts: dict[str, int | None]
+
+
 class Tree(ListedTree):
-    """A page of the visible nodes of a tree."""
+    """A tree with its amounts of one resource, every parent before its children."""
 
     borrowers: int
     resources: list[str]
     resource: str
-    total: int
-    rows: list[ShownRow]
+    rows: list[TreeRow]
 
 
 class TreeNodeDetail(Struct):
@@ -241,51 +245,26 @@ def trees(served: ServedPartition) -> Trees:
     return Trees(listed, [ListedModel(one.model, one.is_suspended) for one in reports])
 
 
-@ROUTES.get(f"{PARTITION}/tree", types={"sort": _Sort})
-def tree(
-    served: ServedPartition,
-    *,
-    tree: Name,
-    resource: Name = "",
-    search: Text = "",
-    offset: Offset = 0,
-    limit: PageSize = 100,
-    sort: str = "name",
-    toggle: Annotated[list[Name], Meta(max_length=50)] = [],  # noqa: B006 - not changed
-) -> Tree:
-    """Return a page of the visible nodes of a tree, with their amounts of one resource.
-
-    The nodes in ``toggle`` are open if others at their place are closed.
-    """
+@ROUTES.get(f"{PARTITION}/tree")
+def tree(served: ServedPartition, *, tree: Name, resource: Name = "") -> Tree:
+    """Return the nodes of a tree, with their amounts of one resource, by default the scarcest one."""
     found = _find(served, tree)
     resource = resource or next(iter(found.resources), "")
-    kept, toggled = found.matching(search.lower()) if search else None, frozenset(toggle)
-    are_open = len(found.nodes) <= _MOST_OPEN
-
-    def is_open(node: TreeItem, level: int) -> bool:
-        return kept is not None or (are_open or level == 1) is not (node.name in toggled)
-
-    visible = [*found.rows(is_open, _sort_key(found, resource, sort), kept)]
     rows = [
-        row._replace(amounts={measure: one.get(resource) for measure, one in found.nodes[row.name].amounts.items()})
-        for row in visible[offset : offset + limit]
+        TreeRow(name, one.parent, one.is_hard, found.held_for_others.get(name, 0), _amounts(one, resource))
+        for name, one in found.nodes.items()
     ]
-    own = found.name, found.kind, found.mode, len(found.nodes), len(found.borrowers)
-    return Tree(*own, list(found.resources), resource, len(visible), rows)
+    own = found.name, found.kind, found.mode, len(rows), len(found.borrowers)
+    return Tree(*own, list(found.resources), resource, rows)
+
+
+def _amounts(node: TreeItem, resource: str) -> dict[str, int | None]:
+    return {measure: amounts.get(resource) for measure, amounts in node.amounts.items()}
 
 
 def _find(served: ServedPartition, name: str) -> ModelTree:
     by_name = {one.name: one for one in trees_of(served.partition.model_reports())}
     return require_found("tree", name, by_name.get)
-
-
-def _sort_key(found: ModelTree, resource: str, sort: str) -> Callable[[TreeItem], Any]:
-    """Return the sort key of siblings; amounts are sorted from the largest, and equal ones by name."""
-    if sort == "name":
-        return lambda node: natural_key(node.name)
-    if sort == "share":
-        return lambda node: (-found.share(node, resource), natural_key(node.name))
-    return lambda node: (-node.amounts.get(sort, {}).get(resource, 0), natural_key(node.name))
 
 
 @ROUTES.get(f"{PARTITION}/tree/node")

@@ -50,10 +50,9 @@
  *
  * @typedef {{trees: {name: string, kind: string, mode: string, nodes: number}[],
  *   models: {model: string, is_suspended: boolean}[]}} Trees
- * @typedef {{name: string, parent: string, is_hard: boolean, level: number, position: number, siblings: number,
- *   children: number, is_open: boolean, borrowers: number, amounts: Record<string, Amount | null>}} TreeRow
+ * @typedef {{name: string, parent: string, is_hard: boolean, borrowers: number, amounts: Record<string, Amount | null>}} TreeRow
  * @typedef {{name: string, kind: string, mode: string, nodes: number, borrowers: number, resources: string[],
- *   resource: string, total: number, rows: TreeRow[]}} ModelTree
+ *   resource: string, rows: TreeRow[]}} ModelTree
  * @typedef {{name: string, is_hard: boolean, path: string[], children: number, borrowers: number,
  *   amounts: Record<string, Amounts>}} TreeNodeDetail
  * @typedef {{total: number, consumers: {consumer_id: string, group: string, node: string, request: Amounts,

@@ -3,44 +3,32 @@
  * that the configuration sets on it.
  *
  * @typedef {{amount: Amount, setBy: string}} Ceiling a limit, and the queue that sets it
- * @typedef {{queue: Queue, ceilings: Map<string, Ceiling>, children: Limited[]}} Limited a queue with the lowest limits of itself
- *   and the queues above it
+ * @typedef {{key: string, name: string, queue: Queue, ceilings: Map<string, Ceiling>, children: Limited[]}} Limited a queue with
+ *   the lowest limits of itself and the queues above it
  * @typedef {import("./treegrid.js").GridRow & Limited} Row
  * @typedef {{queue: QueueDetail, applications: Application[], more: boolean, samples: import("../parts/history.js").Found}} QueueData
  */
 
 import { get, orNull, path } from "../base/api.js";
-import { h, redraw } from "../base/dom.js";
+import { h } from "../base/dom.js";
 import { amountsText, count, counted, limitShare, resourceName } from "../base/format.js";
 import { live } from "../base/live.js";
 import { route } from "../base/route.js";
 import { Columns, shownNames } from "../parts/columns.js";
 import { historySection } from "../parts/history.js";
 import { chain, gauge } from "../parts/limits.js";
-import { addressField, list, Order, resourceTable } from "../parts/lists.js";
+import { addressField, list, resourceTable } from "../parts/lists.js";
 import { TreeGrid } from "./treegrid.js";
 import { applicationsOf, loadWork } from "../views/applications.js";
 
-/** The largest number of queues that are all open at first. */
-const MOST_OPEN = 60;
 /** The resources with a column; the detail has all of them. */
 const columnChoice = new Columns(4, "queues");
-const order = new Order("queues", "name", redraw);
 /** The order by the largest used share of anything that limits a queue: its own maximum, or one above it. */
 const SHARE = { name: "Share of the limit", sort: "share", rank: largestShare };
 
-/** The queues that the reader has opened or closed, by path. */
-/** @type {Map<string, boolean>} */
-const opened = new Map();
-
 /** @type {TreeGrid<Row>} */
-const grid = new TreeGrid({ view: "queues", label: "Queues", order, toggle });
-
-/** @param {Row} row */
-function toggle(row) {
-  opened.set(row.key, !row.isOpen);
-  redraw();
-}
+const grid = new TreeGrid({ view: "queues", label: "Queues" });
+grid.orders = [SHARE];
 
 /** @type {View<Queue, QueueData>} */
 export const queues = {
@@ -64,11 +52,11 @@ function show(root) {
     { name: "Running", style: "number", sort: "applications", rank: ({ queue }) => queue.running_applications, show: running },
     { name: "Pending", style: "number", sort: "pending", rank: ({ queue }) => queue.pending_allocations, show: ({ queue }) => (queue.pending_allocations ? count(queue.pending_allocations) : "–"), props: ({ queue }) => ({ title: amountsText(queue.pending) }) },
   ];
-  grid.rows = rowsOf([top], 1, search, all.length <= MOST_OPEN);
-  return list([addressField("search", "Find a queue"), order.field([...grid.columns, SHARE]), columnChoice.field()], {
+  grid.fill([top], all.length);
+  return list([addressField("search", "Find a queue"), grid.orderField(), columnChoice.field()], {
     noun: "queue",
     note: [counted(all.length, "queue"), hidden.length > 0 && `; also counted: ${hidden.join(", ")}`],
-    total: all.filter((one) => isFound(one, search)).length,
+    total: all.filter(({ key }) => key.toLowerCase().includes(search)).length,
     rows: () => grid.describe(),
     pages: null,
   });
@@ -81,7 +69,8 @@ function show(root) {
 function limited(queue, above = new Map()) {
   const own = Object.entries(queue.max_resources ?? {}).filter(([name, amount]) => amount <= (above.get(name)?.amount ?? amount));
   const ceilings = new Map([...above, ...own.map(([name, amount]) => /** @type {const} */ ([name, { amount, setBy: queue.queue_path }]))]);
-  return { queue, ceilings, children: queue.children.map((child) => limited(child, ceilings)) };
+  const key = queue.queue_path;
+  return { key, name: key.slice(key.lastIndexOf(".") + 1), queue, ceilings, children: queue.children.map((child) => limited(child, ceilings)) };
 }
 
 /** @param {Limited} top @returns {Limited[]} the queue and all queues below it */
@@ -89,34 +78,10 @@ function every(top) {
   return [top, ...top.children.flatMap(every)];
 }
 
-/** @param {Limited} one @param {string} search */
-function isFound({ queue }, search) {
-  return queue.queue_path.toLowerCase().includes(search);
-}
-
 /** @param {Limited} found */
 function largestShare({ queue, ceilings }) {
   const shares = [...ceilings].map(([name, { amount }]) => limitShare(queue.usage[name] ?? 0, amount));
   return Math.max(-1, queue.max_applications ? queue.running_applications / queue.max_applications : -1, ...shares);
-}
-
-/**
- * Return the visible rows of queues and of all below them. Queues above one that is found are visible and open.
- * @param {Limited[]} queues @param {number} level @param {string} search
- * @param {boolean} areOpen whether all queues are open at first
- * @returns {Row[]}
- */
-function rowsOf(queues, level, search, areOpen) {
-  const isVisible = (/** @type {Limited} */ one) => isFound(one, search) || one.children.some(isVisible);
-  const visible = queues.filter(isVisible);
-  order.sort(visible, /** @type {any[]} */ ([...grid.columns, SHARE]), ({ queue }) => queue.queue_path);
-  return visible.flatMap((one, index) => {
-    const { queue_path: key } = one.queue;
-    const isParent = one.children.length > 0;
-    const isOpen = isParent && (search !== "" || (opened.get(key) ?? (areOpen || level === 1)));
-    const row = { ...one, key, name: key.slice(key.lastIndexOf(".") + 1), level, position: index + 1, siblings: visible.length, isParent, isOpen };
-    return [row, ...(isOpen ? rowsOf(one.children, level + 1, search, areOpen) : [])];
-  });
 }
 
 /** @param {string} name @returns {Column<Row>} the column of a resource */

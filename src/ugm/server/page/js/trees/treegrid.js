@@ -2,39 +2,81 @@
  * A tree grid with only the visible rows in the document.
  *
  * All rows have the same height, and their number determines their position. Rows outside of the visible part are removed,
- * except the one with the keyboard focus. Arrow keys move, open and close, as in any tree. Rows may be missing until they
- * are loaded.
+ * except the one with the keyboard focus. Arrow keys move, open and close, as in any tree.
  *
- * @typedef {{key: string, name: string, level: number, position: number, siblings: number, isParent: boolean, isOpen: boolean}} GridRow
+ * @typedef {{key: string, name: string, children: any[]}} GridNode a node, whose key contains its name, with those below
+ * @typedef {GridNode & {level: number, position: number, siblings: number, isParent: boolean, isOpen: boolean}} GridRow
  */
 
-import { draw, h } from "../base/dom.js";
+import { draw, h, redraw } from "../base/dom.js";
 import { current, link, route } from "../base/route.js";
-import { columnHead } from "../parts/lists.js";
+import { columnHead, Order } from "../parts/lists.js";
 
 /** The number of rows that are drawn above and below the visible part. */
 const MARGIN = 8;
+/** The largest number of nodes that are all open at first. */
+const MOST_OPEN = 60;
 
 /** @template {GridRow} R */
 export class TreeGrid {
-  /** @type {(R | undefined)[]} */
+  /** @type {R[]} */
   rows = [];
   /** @type {Column<R>[]} */
   columns = [];
+  /** Orders without a column. */
+  /** @type {{name: string, sort: string, rank: (one: R) => number}[]} */
+  orders = [];
+  /** The rows that the reader has opened or closed, by key. */
+  /** @type {Map<string, boolean>} */
+  opened = new Map();
   /** The key of the row with the keyboard focus. */
   current = "";
-  /** The number of a missing row that gets the focus when it is loaded. */
-  awaited = -1;
   /** @type {HTMLElement | null} */
   place = null;
 
-  /**
-   * @param {{view: string, label: string, order: import("../parts/lists.js").Order,
-   *   toggle: (row: R) => void, seen?: (first: number, end: number) => void}} options `toggle` opens or closes a row; `seen` is
-   *   called with the numbers of the visible rows
-   */
+  /** @param {{view: string, label: string}} options */
   constructor(options) {
     this.options = options;
+    this.order = new Order(options.view, "name", redraw);
+  }
+
+  /**
+   * Show a tree, or the nodes in it whose key contains the search of the address, and those above them.
+   * @param {GridNode[]} roots @param {number} count of all nodes
+   */
+  fill(roots, count) {
+    this.rows = this.rowsOf(roots, 1, (route.query.search ?? "").toLowerCase(), count <= MOST_OPEN);
+  }
+
+  /**
+   * Return the visible rows of nodes and of all below them. Nodes above one that is found are visible and open.
+   * @param {GridNode[]} nodes @param {number} level @param {string} search
+   * @param {boolean} areOpen whether all nodes are open at first
+   * @returns {R[]}
+   */
+  rowsOf(nodes, level, search, areOpen) {
+    /** @type {(one: GridNode) => boolean} */
+    const isVisible = ({ key, children }) => key.toLowerCase().includes(search) || children.some(isVisible);
+    const visible = nodes.filter(isVisible);
+    this.order.sort(visible, /** @type {any[]} */ ([...this.columns, ...this.orders]), ({ key }) => key);
+    return visible.flatMap((one, index) => {
+      const isParent = one.children.length > 0;
+      const isOpen = isParent && (search !== "" || (this.opened.get(one.key) ?? (areOpen || level === 1)));
+      const row = /** @type {R} */ ({ ...one, level, position: index + 1, siblings: visible.length, isParent, isOpen });
+      return [row, ...(isOpen ? this.rowsOf(one.children, level + 1, search, areOpen) : [])];
+    });
+  }
+
+  /** Open or close a row. */
+  /** @param {R} row */
+  toggle(row) {
+    this.opened.set(row.key, !row.isOpen);
+    redraw();
+  }
+
+  /** Describe the choice of an order. */
+  orderField() {
+    return this.order.field([...this.columns, ...this.orders]);
   }
 
   /** Describe the grid and the element that scrolls it. */
@@ -46,14 +88,11 @@ export class TreeGrid {
   redraw() {
     this.place = document.getElementById("tree");
     if (!this.place) return;
-    const { first, end } = this.span();
-    this.options.seen?.(first, end);
     draw(this.place, this.grid());
-    if (this.rows[this.awaited]) this.move(this.awaited);
   }
 
   grid() {
-    if (!this.rows.some((row) => row?.key === this.current)) this.current = this.rows.find(Boolean)?.key ?? "";
+    if (!this.rows.some((row) => row.key === this.current)) this.current = this.rows[0]?.key ?? "";
     const [measures = 0, numbers = 0] = ["measure", "number"].map((style) => this.columns.filter((one) => one.style === style).length);
     return h("div.grid",
       {
@@ -63,7 +102,7 @@ export class TreeGrid {
         vars: { columns: measures, numbers },
         on: { keydown: (/** @type {KeyboardEvent} */ event) => this.key(event) },
       },
-      h("div.row.head", { role: "row", "aria-rowindex": 1 }, this.columns.map((one) => columnHead("div", { role: "columnheader", class: one.style }, one, this.options.order))),
+      h("div.row.head", { role: "row", "aria-rowindex": 1 }, this.columns.map((one) => columnHead("div", { role: "columnheader", class: one.style }, one, this.order))),
       h("div.rows", { role: "rowgroup", vars: { count: this.rows.length } }, this.numbers().map((number) => this.line(number))),
     );
   }
@@ -71,11 +110,11 @@ export class TreeGrid {
   /** @param {number} number */
   line(number) {
     const row = this.rows[number];
-    const common = { role: "row", "aria-rowindex": number + 2 };
-    if (!row) return h("div.row", { ...common, key: `missing ${number}`, vars: { number, level: 0 } }, h("div.name.quiet", { role: "gridcell" }, "…"));
+    if (!row) return null;
     return h("div.row",
       {
-        ...common,
+        role: "row",
+        "aria-rowindex": number + 2,
         key: row.key,
         "data-path": row.key,
         tabindex: row.key === this.current ? "0" : "-1",
@@ -109,7 +148,7 @@ export class TreeGrid {
   numbers() {
     const { first, end } = this.span();
     const numbers = Array.from({ length: Math.max(0, end - first) }, (_, index) => first + index);
-    const kept = this.rows.findIndex((row) => row?.key === this.current);
+    const kept = this.rows.findIndex((row) => row.key === this.current);
     if (kept >= 0 && kept < first) numbers.unshift(kept);
     if (kept >= end) numbers.push(kept);
     return numbers;
@@ -121,7 +160,7 @@ export class TreeGrid {
   click(event, row) {
     const isTwist = /** @type {HTMLElement} */ (event.target).classList.contains("twist");
     this.current = row.key;
-    if (isTwist && row.isParent) this.options.toggle(row);
+    if (isTwist && row.isParent) this.toggle(row);
     else this.open(row);
   }
 
@@ -139,7 +178,7 @@ export class TreeGrid {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const at = this.rows.findIndex((row) => row?.key === this.current);
+    const at = this.rows.findIndex((row) => row.key === this.current);
     const row = this.rows[at];
     // A button in the header uses its keys itself.
     if (event.altKey || event.ctrlKey || event.metaKey || !this.place || !row || event.target instanceof HTMLButtonElement) return;
@@ -152,8 +191,8 @@ export class TreeGrid {
       End: () => this.move(this.rows.length - 1),
       PageDown: () => this.move(at + page),
       PageUp: () => this.move(at - page),
-      ArrowRight: () => (row.isOpen ? this.move(at + 1) : row.isParent && this.options.toggle(row)),
-      ArrowLeft: () => (row.isOpen ? this.options.toggle(row) : this.move(this.parentOf(at))),
+      ArrowRight: () => (row.isOpen ? this.move(at + 1) : row.isParent && this.toggle(row)),
+      ArrowLeft: () => (row.isOpen ? this.toggle(row) : this.move(this.parentOf(at))),
       Enter: () => this.open(row),
       " ": () => this.open(row),
     };
@@ -176,15 +215,13 @@ export class TreeGrid {
     const place = this.place;
     const number = Math.min(this.rows.length - 1, Math.max(0, to));
     if (!place || number < 0) return;
-    const row = this.rows[number];
-    this.awaited = row ? -1 : number;
-    if (row) this.current = row.key;
+    this.current = this.rows[number]?.key ?? "";
     const [height, head] = [rowHeight(place), place.querySelector(".head")?.getBoundingClientRect().height ?? 0];
     const top = number * height;
     if (top < place.scrollTop) place.scrollTop = top;
     else if (top + height > place.scrollTop + place.clientHeight - head) place.scrollTop = top + height - place.clientHeight + head;
     this.redraw();
-    if (row) /** @type {HTMLElement | null} */ (place.querySelector('.rows > [tabindex="0"]'))?.focus({ preventScroll: true });
+    /** @type {HTMLElement | null} */ (place.querySelector('.rows > [tabindex="0"]'))?.focus({ preventScroll: true });
   }
 }
 

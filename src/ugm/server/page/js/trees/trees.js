@@ -1,24 +1,19 @@
 /**
- * The views of elastic groups and of quota trees: a tree grid of one resource. The server sorts, searches and pages.
+ * The views of elastic groups and of quota trees: a tree grid of one resource.
  */
 
 import { get, getRecent, orNull, path } from "../base/api.js";
-import { h, refresh } from "../base/dom.js";
-import { amountsText, briefText, count, counted, exactText, resourceName, sortedNames } from "../base/format.js";
+import { h } from "../base/dom.js";
+import { amountsText, briefText, count, counted, exactText, limitShare, resourceName, sortedNames } from "../base/format.js";
 import { link, route } from "../base/route.js";
 import { shownNames } from "../parts/columns.js";
 import { historySection, loadHistory } from "../parts/history.js";
 import { gauge } from "../parts/limits.js";
-import { addressChoice, addressField, clipped, emptyNote, list, nameLink, Order, resourceTable, table, undeclared } from "../parts/lists.js";
+import { addressChoice, addressField, clipped, emptyNote, list, nameLink, resourceTable, table, undeclared } from "../parts/lists.js";
 import { TreeGrid } from "./treegrid.js";
 
 /** @typedef {import("./treegrid.js").GridRow & TreeRow} Row */
 
-/** The number of rows that are loaded at once, and how many of them are above the visible part. */
-const WINDOW = 200;
-const ABOVE = 60;
-/** The largest number of nodes that the reader opens or closes; see the parameter `toggle` of the server. */
-const MOST_TOGGLED = 50;
 /** Consumers in a list. */
 const LISTED = 20;
 /** Seconds between two requests for the trees of a partition. */
@@ -37,6 +32,20 @@ export function loadTrees() {
   return getRecent(TREES_INTERVAL, path("trees"));
 }
 
+/** Return the nodes without a parent, each with the nodes below it. */
+/** @param {TreeRow[]} rows */
+function rootsOf(rows) {
+  const nodes = new Map(rows.map((row) => [row.name, { ...row, key: row.name, children: /** @type {object[]} */ ([]) }]));
+  for (const node of nodes.values()) nodes.get(node.parent)?.children.push(node);
+  return [...nodes.values()].filter(({ parent }) => !nodes.has(parent));
+}
+
+/** Return the rank of rows in the order of an amount. */
+/** @param {string} measure @returns {(row: Row) => number} */
+function amountOf(measure) {
+  return ({ amounts }) => Number(amounts[measure] ?? 0);
+}
+
 /**
  * Create the view of one kind of tree.
  * @param {"elastic" | "quota"} kind
@@ -44,42 +53,16 @@ export function loadTrees() {
  */
 export function treeView(kind) {
   const words = KINDS[kind];
-  const order = new Order(kind, "name", refresh);
-  /** @type {Set<string>} */
-  const toggled = new Set();
-  let [offset, loaded] = [0, ""];
-
   /** @type {TreeGrid<Row>} */
-  const grid = new TreeGrid({ view: kind, label: words.title, order, toggle, seen });
-
-  /** @param {Row} row */
-  function toggle(row) {
-    if (!toggled.delete(row.key)) toggled.add(row.key);
-    if (toggled.size > MOST_TOGGLED) toggled.delete([...toggled][0] ?? "");
-    refresh();
-  }
-
-  /** Load the rows that are visible. */
-  /** @param {number} first @param {number} end */
-  function seen(first, end) {
-    const isMissing = grid.rows.length > 0 && (!grid.rows[first] || !grid.rows[end - 1]);
-    const wanted = Math.max(0, first - ABOVE);
-    if (!isMissing || offset === wanted) return;
-    offset = wanted;
-    refresh();
-  }
+  const grid = new TreeGrid({ view: kind, label: words.title });
+  grid.orders = ["used", words.limits[0] ?? ""].map((sort) => ({ sort, name: HEADINGS[sort] ?? "", rank: amountOf(sort) }));
 
   async function load() {
-    const { resource, search = "" } = route.query;
     const { name, names, models } = await chosenTree();
     if (!name) return null;
-    const address = [route.partition, name, search].join("\n");
-    if (address !== loaded) offset = 0;
-    loaded = address;
-    const query = { tree: name, resource, search, sort: order.sorted, toggle: [...toggled], offset, limit: WINDOW };
-    const [data, above] = await Promise.all([get(path("tree"), query), loadBorrowers(name, "")]);
+    const [data, above] = await Promise.all([get(path("tree"), { tree: name, resource: route.query.resource }), loadBorrowers(name, "")]);
     const suspended = models.filter((one) => one.is_suspended).map((one) => one.model);
-    return { names, suspended, data, from: query.offset, above };
+    return { names, suspended, data, above };
   }
 
   /** Return the name of the shown tree, those of all trees of the kind, and the models. */
@@ -94,36 +77,37 @@ export function treeView(kind) {
     return kind === "quota" ? get(path("tree", "borrowers"), { tree, node, limit: LISTED }) : { total: 0, consumers: [] };
   }
 
-  /** @param {{names: string[], suspended: string[], data: ModelTree, from: number, above: Borrowers} | null} found */
+  /** @param {{names: string[], suspended: string[], data: ModelTree, above: Borrowers} | null} found */
   function show(found) {
     if (!found) return emptyNote(undeclared(words.title.toLowerCase(), words.example));
-    const { names, suspended, data, from, above } = found;
+    const { names, suspended, data, above } = found;
     const { resource } = data;
     grid.columns = [
       { name: words.noun === "group" ? "Group" : "Node", style: "name", sort: "name", show: badges },
-      { name: `Used of the ${words.limited}`, style: "measure", sort: "share", show: ({ amounts }) => usage(resource, amounts) },
+      { name: `Used of the ${words.limited}`, style: "measure", sort: "share", rank: share, show: ({ amounts }) => usage(resource, amounts) },
       ...words.measures.map((measure) => /** @type {Column<Row>} */ ({
         name: HEADINGS[measure] ?? "",
         style: "number",
         sort: measure,
+        rank: amountOf(measure),
         show: ({ amounts: { [measure]: amount } }) => (amount ? briefText(resource, amount) : "–"),
         props: ({ amounts: { [measure]: amount } }) => ({ class: `number ${amount ? measure : "quiet"}`, title: exactText(resource, amount ?? 0) }),
       })),
     ];
-    grid.rows = Array.from({ length: data.total });
-    data.rows.forEach((row, index) => (grid.rows[from + index] = { ...row, key: row.name, isParent: row.children > 0, isOpen: row.is_open }));
+    grid.fill(rootsOf(data.rows), data.nodes);
+    const total = grid.rows.length;
     const tools = [
       names.length > 1 && addressChoice("tree", "Tree", names.map((one) => [one, one]), data.name),
       data.resources.length > 1 && addressChoice("resource", "Resource", sortedNames(data.resources).map((one) => [one, resourceName(one)]), data.resource),
       addressField("search", `Find a ${words.noun}`),
-      order.field([...grid.columns, ...["used", words.limits[0] ?? ""].map((sort) => ({ sort, name: HEADINGS[sort] ?? "" }))]),
+      grid.orderField(),
     ];
     const note = [data.resources.length === 1 && `${resourceName(data.resource)} of `, counted(data.nodes, words.noun)];
     return [
       suspended.length > 0 && h("p.error", { key: "suspended" }, `Suspended after a failure, so that every request is denied: ${suspended.join(", ")}.`),
       data.mode && data.mode !== "normal" && h("p.error", { key: "mode" }, `The manager of this tree is in mode ${data.mode}: every request is denied.`),
-      list(tools, { noun: words.noun, note, total: data.total, rows: () => grid.describe(), text: counted(data.total, "row"), pages: null }),
-      kind === "quota" && data.total > 0 && held(above, "Consumers above their own node", "Every consumer is held by its own node."),
+      list(tools, { noun: words.noun, note, total, rows: () => grid.describe(), text: counted(total, "row"), pages: null }),
+      kind === "quota" && total > 0 && held(above, "Consumers above their own node", "Every consumer is held by its own node."),
     ];
   }
 
@@ -132,12 +116,22 @@ export function treeView(kind) {
     return [is_hard && h("span.badge.quiet", "hard"), borrowers > 0 && h("span.badge.quiet", { title: `holds ${counted(borrowers, "consumer")} of nodes below` }, `+${count(borrowers)}`)];
   }
 
+  /** @param {Record<string, Amount | null | undefined>} amounts */
+  function limitOf(amounts) {
+    return words.limits.map((measure) => amounts[measure]).find((amount) => amount !== undefined && amount !== null) ?? undefined;
+  }
+
+  /** @param {Row} row */
+  function share({ amounts }) {
+    const limit = limitOf(amounts);
+    return limit === undefined ? 0 : limitShare(amounts.used ?? 0, limit);
+  }
+
   /** @param {string} resource @param {Record<string, Amount | null | undefined>} amounts */
   function usage(resource, amounts) {
     const used = amounts.used ?? 0;
     const missing = BigInt(amounts.request ?? used) - BigInt(used);
-    const limit = words.limits.map((measure) => amounts[measure]).find((amount) => amount !== undefined && amount !== null);
-    return gauge(resource, used, limit ?? undefined, { guaranteed: amounts.min || undefined, pending: missing > 0n ? missing : 0 });
+    return gauge(resource, used, limitOf(amounts), { guaranteed: amounts.min || undefined, pending: missing > 0n ? missing : 0 });
   }
 
   /** @param {string} name */
