@@ -123,8 +123,7 @@ def render_explanation(explanation: JsonMapping, console: Console) -> None:
         return
     rows = [row for limit in explanation["limits"] for row in _rows(limit)]
     columns = ("limit for", "queue", "resource", "used", "of")
-    console.print()
-    console.print(table(*columns, rows=rows, right=("used", "of"), folded=("limit for", "queue")))
+    console.print("", table(*columns, rows=rows, right=("used", "of"), folded=("limit for", "queue")), sep="\n")
 
 
 def _rows(limit: JsonMapping) -> list[tuple[str, ...]]:

@@ -12,6 +12,7 @@ import ssl
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, Unpack
 
@@ -233,7 +234,9 @@ def _show_logs() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LogFormatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
     logging.basicConfig(handlers=[handler])
-    logging.getLogger("ugm").setLevel(logging.INFO)
+    own = logging.getLogger("ugm")
+    click.get_current_context().call_on_close(partial(own.setLevel, own.level))
+    own.setLevel(logging.INFO)
 
 
 def _token(file: Path | None, option: str) -> str | None:

@@ -47,7 +47,7 @@ _RULES = {
 #: These have rules that the description does not have: names of states in any case, the tree of a node, the arguments
 #: of each kind of change of a budget, and the running work of a host, which can also be too large.
 _WITH_MORE_RULES = {
-    "include-path-regex": r"/applications/\{state\}$|/usage_history(\.csv)?$"
+    "include-path-regex": r"/applications/\{state\}$|/usage_history$"
     r"|/(change_budget|synchronize|admit|batch)$",
     "checks": {"positive_data_acceptance": {"expected-statuses": [*_ACCEPTED, "400", "413"]}},
 }
@@ -119,10 +119,6 @@ def crossed_watch() -> ThresholdWatch:
     return watch
 
 
-#: The ends of the paths of usage over time, which come from a store.
-USAGE_OVER_TIME = ("usage_history", "usage_history.csv")
-
-
 def usage_store(folder: Path) -> Path:
     """Return a store in which sue held something."""
     path = folder / "usage.db"
@@ -149,7 +145,6 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "/partition/{partition}/waiting": ("?user=sue&sort=age", None),
     "/partition/{partition}/waiting/users": ("?search=su", None),
     "/partition/{partition}/usage_history": ("?kind=queue&name=root.a", None),
-    "/partition/{partition}/usage_history.csv": ("?kind=user&name=sue&range=week", None),
     "/partition/{partition}/tree": ("?tree=elastic", None),
     "/partition/{partition}/tree/node": ("?tree=Teams&node=A", None),
     "/partition/{partition}/tree/borrowers": ("?tree=Teams", None),
@@ -196,7 +191,7 @@ def test_real_answers_are_as_described(route: Any, tmp_path: Path) -> None:  # n
         "history": {"default": History()},
         "services": SERVICES,
         "thresholds": {"default": watch},
-        "stores": {"default": usage_store(tmp_path)} if route.path.endswith(USAGE_OVER_TIME) else {},
+        "stores": {"default": usage_store(tmp_path)} if route.path.endswith("usage_history") else {},
     }
     answer = client(partition, config_path=file, **options).request(
         route.method, path, content=content, headers=headers

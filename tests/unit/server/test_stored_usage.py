@@ -81,14 +81,8 @@ def test_unknown_usage(world: World) -> None:
     assert world.get(kind="user", name="sue")["usage"]["memory"] == [None] * 58 + [6, 1]
 
 
-def test_csv(world: World) -> None:
-    """The CSV has a row for each step and resource, with the unit; without a store there is no usage over time."""
-    world.at(61)
-    answer = world.client.get(f"{PREFIX}/usage_history.csv", params={"kind": "user", "name": "sue"})
-
-    assert answer.headers["content-type"].startswith("text/csv")
-    assert answer.text.splitlines()[0] == "time,resource,unit,usage"
-    assert answer.text.splitlines()[-1].split(",")[1:3] == ["memory", "bytes"]
+def test_partition_without_a_store() -> None:
+    """Without a store there is no usage over time."""
     missing = client(busy()).get(f"{PREFIX}/usage_history", params={"kind": "user", "name": "sue"})
     assert (missing.status_code, missing.json()["code"]) == (404, "store-missing")
 

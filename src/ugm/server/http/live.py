@@ -166,15 +166,12 @@ def _state_or_changes(known: _Frame | None, newest: _Frame, topics: frozenset[To
 
 
 def _rows(snapshot: PartitionSnapshot) -> dict[Topic, Mapping[Any, object]]:
-    found: dict[Topic, Mapping[Any, object]] = {"queues": queue_rows(snapshot)}
+    def amounts(used: Mapping[str, object], waiting: Mapping[str, object]) -> Mapping[Any, object]:
+        return {name: (used.get(name), waiting.get(name)) for name in {**used, **waiting}}
+
     running, pending = snapshot.running, snapshot.pending
-    pairs: tuple[tuple[Topic, Mapping[str, object], Mapping[str, object]], ...] = (
-        ("groups", running.groups, pending.groups),
-        ("users", running.users, pending.users),
-    )
-    for topic, used, waiting in pairs:
-        found[topic] = {name: (used.get(name), waiting.get(name)) for name in {**used, **waiting}}
-    return found
+    groups, users = amounts(running.groups, pending.groups), amounts(running.users, pending.users)
+    return {"queues": queue_rows(snapshot), "groups": groups, "users": users}
 
 
 def _changes(before: _Frame, after: _Frame, topics: frozenset[Topic]) -> dict[str, object]:

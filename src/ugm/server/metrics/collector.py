@@ -128,14 +128,12 @@ def _text(name: str) -> str:
 
 
 #: Returns the names that have series of their own, for a kind of names and the share of each.
-_Select: TypeAlias = Callable[[tuple[str, ...], Mapping[str, float]], list[str]]
+_Select: TypeAlias = Callable[[tuple[str, ...], Mapping[Any, float]], list[Any]]
 #: The prefix of the metrics, and the label of a node, by kind of tree.
 _NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "elastic": ("ugm_elastic_group", "group"),
     "quota": ("ugm_quota_node", "node"),
 }
-#: Separates the parts of the key of an account.
-_SEPARATOR: Final = "\0"
 
 
 def add_models(samples: MetricSamples, select: _Select, reports: tuple[ModelReport, ...], users: Iterable[str]) -> None:
@@ -152,10 +150,10 @@ def add_models(samples: MetricSamples, select: _Select, reports: tuple[ModelRepo
     for tree in trees_of(reports):
         shares = tree.shares()
         _add_tree(samples, tree, [node for node in select(("tree", tree.name), shares) if node in shares])
-    accounts = {_SEPARATOR.join((one.budget, one.scope, one.owner, one.resource)): one for one in accounts_of(reports)}
+    accounts = {(one.budget, one.scope, one.owner, one.resource): one for one in accounts_of(reports)}
     if accounts:
-        shares = {key: as_float(account.share) for key, account in accounts.items()}
-        for key in select(("budget",), shares):
+        used = {key: as_float(account.share) for key, account in accounts.items()}
+        for key in select(("budget",), used):
             if key in accounts:
                 _add_account(samples, accounts[key])
     report = shares_of(reports)
@@ -245,7 +243,7 @@ class PartitionCollector(Collector):
         self._thresholds: Final = dict(thresholds or {})
         self._most: Final = require_count("most", most)
         #: The selected names, by partition and kind or tree; the lock is for simultaneous scrapes.
-        self._selections: Final[dict[tuple[str, ...], frozenset[str]]] = {}
+        self._selections: Final[dict[tuple[str, ...], frozenset[Any]]] = {}
         self._lock: Final = Lock()
 
     def describe(self) -> Iterator[Metric]:
@@ -316,7 +314,7 @@ class PartitionCollector(Collector):
         found = {**dict.fromkeys(snapshot.usage(), 0.0), **dict.fromkeys(known, 1.0)}
         return frozenset(self._select(name, _MOST_RESOURCES, ("resource",), found))
 
-    def _select(self, partition: str, most: int, key: tuple[str, ...], shares: Mapping[str, float]) -> list[str]:
+    def _select(self, partition: str, most: int, key: tuple[str, ...], shares: Mapping[Any, float]) -> list[Any]:
         """Return the names with the largest shares, and a preference for those of the last scrape.
 
         Otherwise two names with nearly equal shares would alternate, and each gap in a series would look like its end.

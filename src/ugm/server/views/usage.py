@@ -6,10 +6,7 @@ The server keeps nothing: each answer is read from the store, which another proc
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from io import StringIO
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
@@ -20,7 +17,7 @@ from ugm.identity import canonical_path, is_below
 from ugm.partition import OwnerLimits
 from ugm.partition.events import events_of
 from ugm.server.history import WorkTimes
-from ugm.server.http.payloads import ApiError, Payload
+from ugm.server.http.payloads import ApiError
 from ugm.server.interface.route import PARTITION, Routes, ServedPartition
 from ugm.server.interface.schemas import Name
 from ugm.server.views.model_trees import trees_of
@@ -97,8 +94,6 @@ def earlier_changes(location: StoreLocation) -> tuple[WorkTimes, list[tuple[floa
 
 
 ROUTES: Final = Routes()
-_PATH: Final = f"{PARTITION}/usage_history"
-_CSV_UNITS: Final = {"vcore": "millicores", "memory": "bytes"}
 
 
 class Subject(Struct, forbid_unknown_fields=True):
@@ -183,23 +178,9 @@ class UsageHistory(Struct):
     limits: Mapping[str, int]
 
 
-@ROUTES.get(_PATH)
+@ROUTES.get(f"{PARTITION}/usage_history")
 def usage_history(served: ServedPartition, *, query: Subject) -> UsageHistory:
     """Return the usage of a queue, user, group or node of a tree in the last hour, day or week, and its limits."""
     times, usage = query.series(served)
     own = query.kind, query.name, query.range, RANGES[query.range][1]
     return UsageHistory(*own, served.now(), times, usage, query.limits(served))
-
-
-@ROUTES.get(f"{_PATH}.csv", media_types=("text/csv",))
-def usage_history_csv(served: ServedPartition, *, query: Subject) -> Annotated[Payload, str]:
-    """Return the same usage as CSV: one row for each step and resource. Amounts are in base units."""
-    (times, usage), text = query.series(served), StringIO()
-    writer = csv.writer(text)
-    writer.writerow(["time", "resource", "unit", "usage"])
-    for resource, column in usage.items():
-        unit = _CSV_UNITS.get(resource, "units")
-        for at, value in zip(times, column, strict=True):
-            time = datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
-            writer.writerow([time, resource, unit, "" if value is None else value])
-    return Payload(200, text.getvalue().encode(), "text/csv; charset=utf-8")

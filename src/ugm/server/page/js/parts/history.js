@@ -52,17 +52,24 @@ export function historySection({ subject, samples }) {
   const chosen = resources.find((one) => one === chosenResource.get()) ?? scarcest(samples, resources);
   const [range] = timeRange();
   const button = (/** @type {string} */ name) => h("button", { type: "button", key: name, "aria-pressed": String(name === range), on: { click: () => chosenRange.set(name) } }, `Last ${name}`);
-  const csv = `api/v1/${path("usage_history.csv")}?${new URLSearchParams({ ...subject, range })}`;
   return h("section.history", { id: "history", "aria-labelledby": "history-heading" },
     h("div.tools",
       h("h3", { id: "history-heading" }, "History"),
       h("div.buttons", { role: "group", "aria-label": "Time range" }, RANGES.map(([name]) => button(name))),
       resources.length > 1 && choice("Of", resources.map((one) => [one, resourceName(one)]), chosen, chosenResource.set),
       samples && h("label.field", "At", h("input", { type: "datetime-local", value: chosenTime, on: { change: chooseTime } })),
-      samples && h("a", { href: csv, download: "" }, "CSV"),
+      samples && h("a", { href: csvOf(samples), download: `${subject.name} ${range}.csv` }, "CSV"),
     ),
     samples && chosen ? plot(samples, chosen) : h("p.quiet", samples ? "No usage in this time range." : "The usage over time is known only for partitions with a store."),
   );
+}
+
+/** @param {Samples} samples @returns {string} the address of a file with all values, which are in base units */
+function csvOf({ times, usage }) {
+  const unit = (/** @type {string} */ name) => (name === "vcore" ? "millicores" : name === "memory" ? "bytes" : "units");
+  const time = (/** @type {number} */ index) => new Date((times[index] ?? 0) * 1000).toISOString();
+  const rows = Object.entries(usage).flatMap(([name, values]) => values.map((value, index) => [time(index), `"${name.replaceAll('"', '""')}"`, unit(name), value]));
+  return `data:text/csv,${encodeURIComponent([["time", "resource", "unit", "usage"], ...rows].join("\n"))}`;
 }
 
 /** Show the value of a time, in the shortest range that contains it. */

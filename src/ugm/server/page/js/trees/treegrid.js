@@ -23,11 +23,9 @@ export class TreeGrid {
   rows = [];
   /** @type {Column<R>[]} */
   columns = [];
-  /** Orders without a column. */
-  /** @type {{name: string, sort: string, rank: (one: R) => number}[]} */
+  /** @type {{name: string, sort: string, rank: (one: R) => number}[]} orders without a column */
   orders = [];
-  /** The rows that the reader has opened or closed, by key. */
-  /** @type {Map<string, boolean>} */
+  /** @type {Map<string, boolean>} the rows that the reader has opened or closed, by key */
   opened = new Map();
   /** The key of the row with the keyboard focus. */
   current = "";
