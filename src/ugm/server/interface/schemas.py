@@ -242,20 +242,16 @@ _CHANGED: Final[Mapping[Any, Mapping[str, Any]]] = {
         "start": int | None,
         "reserved_for": list[str],
     },
-    ReclaimPlan: {
-        **dict.fromkeys(("subject", "usage", "priority", "preemptible", "duration", "free_on_node")),
-        "text": str,
-    },
+    ReclaimPlan: {**dict.fromkeys(("subject", "request", "free_on_node")), "text": str},
     PreemptionPlan: {
-        **dict.fromkeys(("inputs", "placed", "protected", "is_pending", "preemptible", "duration", "free_on_node")),
-        "within_queue": None,
+        **dict.fromkeys(("placed", "protected", "is_pending", "free_on_node")),
         "request": Object,
         "decision": Object | None,
         "cost": Object | None,
         "others": dict[str, str],
         "text": str,
     },
-    ReductionPlan: {"inputs": None, "overshoot": None, "text": str},
+    ReductionPlan: {"text": str},
     ReductionTimer: {"due": int},
     ScheduledChange: {"changes": Object, "text": str},
     ConfigPlan: {
