@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self, final
 
 from ugm._json_values import Row
-from ugm.arguments import require_application_id, require_instance, require_name, require_resource, require_whole
+from ugm.arguments import require_application_id, require_instance, require_name, require_resource
 from ugm.decision import Decision, Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, is_below
@@ -75,8 +75,8 @@ class PreemptionCall(NamedTuple):
             RequestError: an argument is invalid.
         """
         require_resource("usage", require_instance("request", self.request, AllocationRequest).usage)
-        require_whole("since", self.since)
-        require_whole("now", 0 if self.now is None else self.now)
+        require_instance("since", self.since, int)
+        require_instance("now", 0 if self.now is None else self.now, int)
         require_instance("may_preempt", self.may_preempt, bool)
         require_instance("within_queue", self.within_queue, bool)
         for one in self.placed:
@@ -373,7 +373,7 @@ class PreemptionPlanning(SubjectQueries):
         Raises:
             RequestError: an argument is invalid.
         """
-        require_whole("now", 0 if now is None else now)
+        require_instance("now", 0 if now is None else now, int)
         require_instance("overshoot", overshoot, bool)
         now, timers = self._models.clock.now(changes=False) if now is None else now, self._admission.timers.running()
         if not any(timer.due <= now for timer in timers):
