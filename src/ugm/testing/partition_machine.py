@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -49,6 +49,8 @@ from ugm.testing.strategies import (
 __all__ = ["ASKS", "PartitionMachine", "agree", "comparable", "exceeded_by", "unordered"]
 
 _T = TypeVar("_T")
+#: A rule of the machine.
+_Rule: TypeAlias = Callable[..., None]
 
 
 def _mostly(frequent: st.SearchStrategy[_T], rare: st.SearchStrategy[_T]) -> st.SearchStrategy[_T]:
@@ -152,7 +154,7 @@ def comparable(answer: Any) -> Any:  # noqa: ANN401 - the result of any operatio
 
 def _comparing(
     *operations: str, compared: Callable[[Any], object] = comparable, **arguments: st.SearchStrategy[Any]
-) -> Callable[..., None]:
+) -> _Rule:
     """Return a rule that calls one of several operations with drawn arguments; see `PartitionMachine.both`."""
 
     def call(machine: PartitionMachine, operation: str, **drawn: object) -> None:
@@ -245,7 +247,7 @@ class PartitionMachine(RuleBasedStateMachine):
     # Applications
 
     # An application is placed by the rules, or rejected.
-    submit = _comparing(
+    submit: _Rule = _comparing(
         "submit",
         application_id=NEW_APPLICATIONS,
         user=users(),
@@ -264,7 +266,7 @@ class PartitionMachine(RuleBasedStateMachine):
             self.both("submit", application_id, known.user, known.queue, **options)
 
     # An application is adopted in its queue, even if the queue does not exist.
-    adopt_application = _comparing(
+    adopt_application: _Rule = _comparing(
         "adopt_application",
         application_id=NEW_APPLICATIONS,
         user=users(),
@@ -274,10 +276,10 @@ class PartitionMachine(RuleBasedStateMachine):
     )
 
     # The quota of a dynamic queue may change at any time.
-    set_queue_quota = _comparing("set_queue_quota", queue_path=QUEUES, quota=QUOTAS)
+    set_queue_quota: _Rule = _comparing("set_queue_quota", queue_path=QUEUES, quota=QUOTAS)
 
     # The gang of an application times out, or the application completes, fails or is removed.
-    end = _comparing("time_out_gang", "time_out_gang", "complete", "fail", "remove", application_id=APPLICATIONS)
+    end: _Rule = _comparing("time_out_gang", "time_out_gang", "complete", "fail", "remove", application_id=APPLICATIONS)
 
     @precondition(lambda self: len(self.model.held) > 4)  # noqa: PLR2004 - late, because no application can be submitted afterwards
     @rule(really=st.sampled_from([False, False, False, True]))
@@ -289,11 +291,11 @@ class PartitionMachine(RuleBasedStateMachine):
     # Allocations
 
     # An allocation is granted if and only if it fits all limits; a denial names all exceeded limits.
-    allocate = _comparing("allocate", allocation_id=ASKS)
+    allocate: _Rule = _comparing("allocate", allocation_id=ASKS)
     # A requested allocation is pending, and is not charged.
-    request = _comparing("request", allocation_id=ASKS)
+    request: _Rule = _comparing("request", allocation_id=ASKS)
     # An adopted allocation is charged, and the exceeded limits are returned.
-    adopt = _comparing("adopt", allocation_id=ASKS)
+    adopt: _Rule = _comparing("adopt", allocation_id=ASKS)
 
     @rule(seconds=st.sampled_from([1, 30, 3600]))
     def wait(self, seconds: int) -> None:
@@ -302,7 +304,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.model.now = self.time
 
     # Several allocations are granted together or not at all; a denial names the exceeded limits.
-    allocate_all = _comparing(
+    allocate_all: _Rule = _comparing(
         "allocate_all",
         requests=st.lists(FRESH_ASKS, max_size=3) | st.lists(ASKS, max_size=3),
         compared=exceeded_by,
@@ -328,10 +330,10 @@ class PartitionMachine(RuleBasedStateMachine):
             self.both("replace", placeholder_id, allocation_id, known.usage if known and same else usage)
 
     # A resize only checks the growth.
-    resize = _comparing("resize", allocation_id=HELD, usage=USAGES)
+    resize: _Rule = _comparing("resize", allocation_id=HELD, usage=USAGES)
 
     # A terminating allocation is charged until it is released.
-    preempt = _comparing("preempt", allocation_id=HELD)
+    preempt: _Rule = _comparing("preempt", allocation_id=HELD)
 
     @rule(allocation_id=HELD)
     def release(self, allocation_id: str) -> None:
@@ -340,7 +342,7 @@ class PartitionMachine(RuleBasedStateMachine):
             self.both("release", allocation_id)
 
     # A promised end moves; further quota models check a later one.
-    renew = precondition(lambda self: self.reads_clock)(
+    renew: _Rule = precondition(lambda self: self.reads_clock)(
         _comparing("renew", allocation_id=HELD, duration=st.sampled_from([1, 60, 3600, 90_000, None]))
     )
 
@@ -355,14 +357,14 @@ class PartitionMachine(RuleBasedStateMachine):
     # The cluster
 
     # The quota of the root is the sum of the nodes.
-    node = _comparing("add_node", "update_node", name=NODES, offers=OFFERS)
+    node: _Rule = _comparing("add_node", "update_node", name=NODES, offers=OFFERS)
     # The removal of a node lowers the quota of the root, but does not evict allocations.
-    remove_node = _comparing("remove_node", name=NODES)
+    remove_node: _Rule = _comparing("remove_node", name=NODES)
 
     # The configuration
 
     # A new configuration changes limits and queues, but not usage.
-    configure = _comparing("configure", config=full_partitions())
+    configure: _Rule = _comparing("configure", config=full_partitions())
 
     @rule(config=full_partitions() | st.none())
     def plan(self, config: PartitionConfig | None) -> None:
@@ -416,7 +418,7 @@ class PartitionMachine(RuleBasedStateMachine):
             agree([one for one in left.differences if one.is_application_known], [], "left after a repair")
 
     # An older report can be used for a repair.
-    reconcile = precondition(lambda self: self.reports)(
+    reconcile: _Rule = precondition(lambda self: self.reports)(
         _comparing("reconcile", report=st.runner().flatmap(lambda machine: st.sampled_from(machine.reports)))
     )
 
