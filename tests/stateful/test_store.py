@@ -7,10 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import rule
 
 from support.examples import examples
+from support.partition_machines import BesideMachine, LenientMachine
 from support.random_changes import state_of
 from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
@@ -56,5 +58,11 @@ class StoreMachine(PartitionMachine):
             self.folder.cleanup()
 
 
+class VariantMachine(LenientMachine, BesideMachine, StoreMachine):
+    """Other quota models are charged again whenever the store is opened, and users have only limits of their own."""
+
+
 TestStore = StoreMachine.TestCase
 TestStore.settings = SMALL
+TestVariant = pytest.mark.ci(VariantMachine.TestCase)
+TestVariant.settings = SMALL
