@@ -94,7 +94,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     reclaims: Annotated[bool, "--reclaim/--no-reclaim"] = True,
     until: Annotated[int, "SECOND", click.IntRange(min=0)] | None = None,
     top: Annotated[int, "N", click.IntRange(min=1)] = 8,
-    html_file: Annotated[TextIO, "--html", "FILE", click.File("w", "utf-8", lazy=False)] | None = None,
+    html_file: Annotated[TextIO, "--html", "FILE", click.File("a", "utf-8", lazy=False)] | None = None,
     as_json: JsonFlag = False,
     **fields: Unpack[_MappingOptions],
 ) -> None:
@@ -151,14 +151,12 @@ def simulate_command(  # noqa: PLR0913 - one for each option
 
 def _mapping(*, per_processor: Resource, **fields: Any) -> JobMapping:  # noqa: ANN401 - of `_MappingOptions`
     """Return the mapping of the options that are given."""
-    given = {name: value for name, value in fields.items() if value is not None and value != ()}
-    each = {"vcore": 1000, "memory": 2**31, **per_processor}
-    return JobMapping(
-        vcore_per_processor=each.pop("vcore"),
-        memory_per_processor=each.pop("memory"),
-        per_processor=Resource(each),
-        **given,
+    given, each = (
+        {name: value for name, value in fields.items() if value is not None and value != ()},
+        {**per_processor},
     )
+    given |= {f"{name}_per_processor": each.pop(name) for name in ("vcore", "memory") if name in each}
+    return JobMapping(per_processor=Resource(each), **given)
 
 
 def _cases(
@@ -214,6 +212,12 @@ def _opened(workload: Path) -> Iterator[BufferedReader]:
         yield BufferedReader(cast("RawIOBase", stream))
 
 
+def _replace(file: TextIO, text: str) -> None:
+    """Write a file that was opened before the replay, which may have failed, so that it kept its content until now."""
+    file.truncate(0)
+    file.write(text)
+
+
 def _show_report(
     results: Sequence[_Result], workload: Path, html_file: TextIO | None, *, top: int, as_json: bool
 ) -> None:
@@ -223,7 +227,7 @@ def _show_report(
     if case.order != "fifo":
         title += f", order {case.order}"
     if html_file is not None:
-        html_file.write(page(report, one.recorder, title=title, start=one.start))
+        _replace(html_file, page(report, one.recorder, title=title, start=one.start))
     if as_json:
         print_json({"workload": str(workload), **_to_dict(one)})
     else:
@@ -234,11 +238,10 @@ def _show_comparison(
     results: Sequence[_Result], workload: Path, html_file: TextIO | None, *, top: int, as_json: bool
 ) -> None:
     compared = ReplayComparison(tuple(Variant(one.case.name, one.report) for one in results))
-    files = dict.fromkeys(one.case.config_file.name for one in results)
-    title = f"{workload.name} under {', '.join(files)}"
+    title = f"{workload.name} under {', '.join(dict.fromkeys(one.case.config_file.name for one in results))}"
     recorders = [one.recorder for one in results]
     if html_file is not None:
-        html_file.write(comparison_page(compared, recorders, title=title, start=results[0].start))
+        _replace(html_file, comparison_page(compared, recorders, title=title, start=results[0].start))
     if as_json:
         replays = [{"name": one.case.name, "reserve": one.case.reserves, **_to_dict(one)} for one in results]
         print_json({"workload": str(workload), "replays": replays, "comparison": compared.to_dict()})

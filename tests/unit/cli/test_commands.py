@@ -64,6 +64,19 @@ def test_simulate() -> None:
 
 
 @pytest.mark.usefixtures("files")
+def test_simulate_replaces_a_page_at_the_end() -> None:
+    """A page keeps its content if the replay fails, and is replaced as a whole if it succeeds."""
+    Path("page.html").write_text("old")
+    failed = run("simulate", "limits.yaml", "--config", "limits.yaml", "--html", "page.html")
+
+    assert failed.exit_code != 0
+    assert Path("page.html").read_text() == "old"
+    assert simulate("--html", "page.html").exit_code == simulate("--html", "page.html").exit_code == 0
+    assert Path("page.html").read_text().startswith("<!doctype html>")
+    assert Path("page.html").read_text().count("<html") == 1
+
+
+@pytest.mark.usefixtures("files")
 def test_simulate_with_reservations() -> None:
     """Each order is replayed without and with reservations, which are compared with the first replay."""
     options = ("--cluster", "vcore=1,memory=1Ti", "--reserve", "--html", "page.html")

@@ -2,7 +2,6 @@
 
 A tree is read from the state that a model reports as plain data; see `ugm.model.ReportingModel.state`. States of other
 kinds have no tree.
-
 """
 
 from __future__ import annotations
