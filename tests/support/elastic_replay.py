@@ -40,7 +40,6 @@ def read_group(recorded: dict[str, Any]) -> ElasticGroup:
 
     Raises:
         ManifestError: its weights cannot be read.
-        RequestError: an amount is negative.
     """
     if unread := recorded.get("raw_shared_weight"):
         name = "quota.scheduling.koordinator.sh/shared-weight"
@@ -207,8 +206,6 @@ def judged(quota: ElasticQuota, step: dict[str, Any]) -> dict[str, Any]:
         return {"accepted": False, "category": error.refusals[0].rule}
     except ManifestError:
         return {"accepted": False, "category": "bad_shared_weight"}
-    except RequestError as error:
-        return {"accepted": False, "category": f"negative_{error.argument}"}
     return {} if step["op"] == "remove_pod" else {"accepted": True}
 
 

@@ -67,6 +67,8 @@ class FieldShape(NamedTuple):
     default: object
     #: Brings a checked value into its normal form; None if it has only one.
     normal: Callable[[object], object] | None
+    #: Whether amounts may be negative, because a later check refuses them.
+    is_signed: bool
 
     @property
     def nested(self) -> type[ConfigValue] | None:
@@ -106,6 +108,8 @@ class FieldShape(NamedTuple):
             expected, is_right = self.nested.__name__, type(value) is self.nested
         elif get_origin(self.kind) is Literal:
             expected, is_right = " or ".join(map(repr, get_args(self.kind))), value in get_args(self.kind)
+        elif self.is_signed:
+            expected, is_right = "a Resource", type(value) is Resource
         else:
             return _CHECKS[self.kind](self.name, value)
         if not is_right:
@@ -137,6 +141,7 @@ def _shape(described: Field[object], annotation: object) -> FieldShape:
         NoneType in options,
         None if described.default is MISSING else described.default,
         described.metadata.get("normal"),
+        described.metadata.get("signed", False),
     )
 
 

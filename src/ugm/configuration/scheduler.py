@@ -269,11 +269,11 @@ class ElasticGroup(ConfigValue):
     #: The parent group; an empty text means the root.
     parent: str = field(default=ROOT_GROUP, metadata={"normal": lambda name: name or ROOT_GROUP})
     #: The guaranteed amounts; 0 of a missing resource.
-    min: Resource = field(default=Resource())
+    min: Resource = field(default=Resource(), metadata={"signed": True})
     #: The maximum amounts. Only resources that it names are counted for the group.
-    max: Resource = field(default=Resource())
+    max: Resource = field(default=Resource(), metadata={"signed": True})
     #: The weights for dividing what is left over; None means `max`. A missing resource has no weight.
-    shared_weight: Resource | None = None
+    shared_weight: Resource | None = field(default=None, metadata={"signed": True})
     #: Whether other groups may use the part of the minimum that the group does not request.
     allow_lent: bool = True
     #: Whether the group is a parent of other groups and accepts no pods itself.

@@ -89,6 +89,9 @@ def _namespaces(group: ElasticGroup, tree: ElasticTree) -> Iterator[BrokenRule]:
 
 def refusals_of_amounts(group: ElasticGroup) -> Iterator[BrokenRule]:
     """Yield the rules that the amounts of a group violate by themselves."""
+    for field in ("max", "min", "shared_weight"):
+        negative = [name for name, amount in (getattr(group, field) or {}).items() if amount < 0]
+        yield from ((f"negative_{field}", f"{field} of {name} is negative", field) for name in negative)
     for name, minimum in group.min.amounts.items():
         maximum = group.max.amounts.get(name)
         if maximum is None:

@@ -68,7 +68,6 @@ def test_pods(quota: ElasticQuota, field: str, value: object, message: str) -> N
     [
         ("parent", 3, "parent 3: expected a text"),
         ("max", WRONG, "max {'cpu': 1}: expected a Resource"),
-        ("min", Resource(cpu=-1), "min Resource(cpu=-1): the amount of cpu is negative"),
         ("shared_weight", 1, "shared_weight 1: expected a Resource"),
         ("allow_lent", "false", "allow_lent 'false': expected True or False"),
         ("namespaces", "ns", "namespaces 'ns': expected a sequence"),

@@ -91,14 +91,20 @@ def test_amounts_refused(quota: ElasticQuota) -> None:
     """All amounts are checked, also of a group directly below the root."""
     group = ElasticGroup(
         "x",
-        min=Resource(vcore=2000, gpu=1),
-        max=Resource(vcore=1000, memory=2),
+        min=Resource(vcore=2000, memory=-1, gpu=1),
+        max=Resource(vcore=1000, memory=-2),
+        shared_weight=Resource(vcore=-3),
         strict_max=("vcore", "gpu"),
         reported_used=Resource(vcore=1500, gpu=1, memory=7),
     )
 
     assert refused(quota.create, group) == [
+        "max of memory is negative [negative_max]",
+        "min of memory is negative [negative_min]",
+        "shared_weight of memory is negative [negative_shared_weight]",
+        "shared_weight of vcore is negative [negative_shared_weight]",
         "min names gpu, but max does not [min_key_not_in_max]",
+        "min of memory is -1, above max -2 [min_exceeds_max]",
         "min of vcore is 2, above max 1 [min_exceeds_max]",
         "1 gpu is used, but max does not name it [max_below_used]",
         "1500m vcore is used, above max 1 [max_below_used]",
