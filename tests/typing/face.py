@@ -8,7 +8,7 @@ from typing import assert_type
 import ugm
 from ugm import Decision, Manager, Request, Resource, TrackingType, UserGroup, Violation
 from ugm.config import PartitionConfig, SchedulerConfig
-from ugm.testing import check_never_above
+from ugm.testing import verify_all
 from ugm.tracking import (
     EffectiveLimit,
     GroupTracker,
@@ -102,4 +102,4 @@ def trackers(usage: Resource) -> None:
 def protocol(manager: Manager) -> None:
     """The manager is a tracker, and what is for trackers takes it."""
     tracker: Tracker = manager
-    check_never_above(tracker)
+    verify_all(tracker)

@@ -1,14 +1,13 @@
 """Invariants of trackers and partitions, as functions that raise `ugm.InvariantError`.
 
-They only use public queries, so they work with every object that has the methods of `ugm.tracking.Tracker`, and with
-every partition. They may run while other threads change the object.
+They only use public queries, and may run while other threads change the object.
 
 >>> from ugm import Manager, Resource, UserGroup
->>> tracker = Manager()
->>> tracker.increase_tracked_resource("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))
+>>> manager = Manager()
+>>> manager.increase_tracked_resource("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))
 True
->>> verify_all(tracker)
->>> check_never_above(tracker)
+>>> verify_all(manager)
+>>> check_never_above(manager)
 
 `check_running` is an oracle for schedulers: the work that a scheduler runs is the work that its partition counts. A
 scheduler that forgets a release, or that starts work without a grant, leaves the counters of its partition
@@ -22,7 +21,7 @@ from dataclasses import fields
 from operator import itemgetter
 from typing import Final, final
 
-from ugm import InvariantError, Manager, Resource, TrackingType
+from ugm import InvariantError, Manager, TrackingType
 from ugm._json_values import JsonObject
 from ugm.errors import RequestError
 from ugm.partition import AbstractPartition, AllocationSpec, RunningAllocation, RunningApplication
@@ -97,43 +96,22 @@ def _walk(queue: QueueUsage) -> Iterator[QueueUsage]:
         yield from _walk(child)
 
 
-def _subjects(checked: Tracker | AbstractPartition) -> Iterator[tuple[TrackingType, str, QueueUsage]]:
-    """Yield the kind, the name and the usage of each user and group."""
-    if isinstance(checked, Tracker):
-        users, groups = checked.get_users_resources(), checked.get_groups_resources()
-    else:
-        users, groups = checked.users(), checked.groups()
-    yield from ((TrackingType.USER, user.user_name, user.queues) for user in users)
-    yield from ((TrackingType.GROUP, group.group_name, group.queues) for group in groups)
-
-
-def check_never_above(tracker: Tracker | AbstractPartition) -> None:
+def check_never_above(checked: Manager | AbstractPartition) -> None:
     """Check that no user and no group exceeds a limit.
 
     That is an invariant as long as no allocation was adopted and no limit was lowered, unless
     ``group_limits="unless-user-limited"`` lets a group exceed its limit.
 
     Args:
-        tracker: the tracker or partition. The ``exceeded_limits`` of a partition also report exceeded queue quotas.
+        checked: the manager or partition. Its ``exceeded_limits`` also report exceeded queue quotas and quota models.
 
     Raises:
         InvariantError: with a message for each exceeded limit.
     """
-    findings = [message for kind, name, root in _subjects(tracker) for message in _above(f"{kind} {name!r}", root)]
+    owners = (TrackingType.USER, TrackingType.GROUP)
+    findings = tuple(str(one) for one in checked.exceeded_limits() if one.kind in owners)
     if findings:
-        raise InvariantError(tuple(findings))
-
-
-def _above(subject: str, root: QueueUsage) -> Iterator[str]:
-    for queue in _walk(root):
-        for name, most in (queue.max_resources or Resource()).items():
-            used = queue.usage.get(name, 0)
-            if used > most:
-                yield f"{subject} uses {used} {name} in {queue.queue_path}, where the limit is {most}"
-        running = len(queue.running_applications)
-        if 0 < queue.max_applications < running:
-            limit = f"where the limit is {queue.max_applications}"
-            yield f"{subject} runs {running} applications in {queue.queue_path}, {limit}"
+        raise InvariantError(findings)
 
 
 def verify_all(tracker: Tracker | AbstractPartition) -> None:

@@ -176,9 +176,10 @@ class PartitionModelState:
     def limit(self, place: Place) -> tuple[str, LimitConfig]:
         """Return the name in the configuration and the limit that apply at a place."""
         if place.kind is TrackingType.QUEUE:
-            queue, allowed = self.queues.configured(place.queue_path), self.queues.allowed(place.queue_path)
+            queue, settings = self.queues.configured(place.queue_path), self.queues.settings(place.queue_path)
             extensions = LimitExtensions() if queue is None else queue.ugm
-            return "", LimitConfig((), (), allowed.resources, allowed.applications, ugm=extensions)
+            most = self.queues.quota(place.queue_path).max
+            return "", LimitConfig((), (), most, settings.max_applications, ugm=extensions)
         is_user = place.kind is TrackingType.USER
         for wanted in (place.name, WILDCARD) if is_user else (place.name,):
             for entry in self._entries(place.queue_path):
@@ -346,15 +347,15 @@ class PartitionModelState:
         }
 
     def _queue(self, path: str) -> JsonObject:
-        place, allowed = Place(TrackingType.QUEUE, path, path), self.queues.allowed(path)
+        place, quota = Place(TrackingType.QUEUE, path, path), self.queues.quota(path)
         return {
             "queue_path": path,
             "is_leaf": self.queues.is_leaf(path),
             "is_managed": path not in self.queues.made,
             "is_draining": self.queues.is_draining(path),
-            "max_resources": allowed.resources,
-            "max_applications": allowed.applications,
-            "guaranteed": allowed.guaranteed,
+            "max_resources": quota.max,
+            "max_applications": self.queues.settings(path).max_applications,
+            "guaranteed": quota.guaranteed,
             "usage": self.usage(place),
             "running_applications": len(self.running(place)),
             "applications": tuple(sorted(app[0] for app in self.applications.values() if app.queue_path == path)),

@@ -13,20 +13,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, final
 
-from ugm.configuration import ChildTemplate, FilterConfig, PartitionConfig, PlacementRule, QueueConfig
+from ugm.configuration import ChildTemplate, FilterConfig, PartitionConfig, PlacementRule, QueueConfig, QueueResources
 from ugm.errors import RequestError
 from ugm.identity import ROOT, UserGroup
 from ugm.resources import Resource
 
 __all__ = ["QueueModel", "upward"]
-
-
-class QueueAllowance(NamedTuple):
-    """The quota of a queue: resources, applications and guaranteed resources."""
-
-    resources: Resource | None = None
-    applications: int = 0
-    guaranteed: Resource | None = None
 
 
 class DynamicQueue(NamedTuple):
@@ -79,29 +71,24 @@ class QueueModel:
         """Return the settings of a queue."""
         return self.made[path].settings if path in self.made else self.configured(path) or QueueConfig(ROOT)
 
-    def may_have_children(self, path: str) -> bool:
-        """Return whether a queue is a parent, possibly without children."""
-        return self.settings(path).parent
-
     def is_leaf(self, path: str) -> bool:
-        """Return whether a queue accepts applications."""
-        return not self.may_have_children(path)
+        """Return whether a queue accepts applications, and is no parent, not even one without children."""
+        return not self.settings(path).parent
 
     def is_draining(self, path: str) -> bool:
         """Return whether a queue is draining: it was removed, or its parent is draining or no longer a parent."""
         if path not in self.made:
             return False
         above = path.rpartition(".")[0]
-        return self.made[path].was_configured or self.is_draining(above) or not self.may_have_children(above)
+        return self.made[path].was_configured or self.is_draining(above) or self.is_leaf(above)
 
-    def allowed(self, path: str) -> QueueAllowance:
+    def quota(self, path: str) -> QueueResources:
         """Return the quota of a queue, where an empty vector is no limit; the root has the resources of the cluster."""
-        settings = self.settings(path)
         if path == ROOT:
-            return QueueAllowance(self.cluster(), settings.max_applications)
+            return QueueResources(max=self.cluster())
         override = self.made[path].quota_override if path in self.made else None
-        resources = override or settings.resources.max or None
-        return QueueAllowance(resources, settings.max_applications, settings.resources.guaranteed or None)
+        own = self.settings(path).resources
+        return QueueResources(max=override or own.max or None, guaranteed=own.guaranteed or None)
 
     def cluster(self) -> Resource | None:
         """Return the sum of all nodes; None before the first node."""
@@ -183,11 +170,6 @@ class QueueModel:
                 settings = _with_quota(made.settings, self.template(path.rpartition(".")[0]))
                 self.made[path] = made._replace(settings=settings)
 
-    def set_node(self, name: str, offers: Resource) -> None:
-        """Register a node, or change its resources."""
-        self.offered = {*(self.offered or ()), *offers}
-        self.nodes[name] = offers
-
     def add_node(self, name: str, offers: Resource) -> None:
         """Register a node.
 
@@ -196,7 +178,8 @@ class QueueModel:
         """
         if self.nodes.get(name, offers) != offers:
             raise RequestError("node", name, "a node of that name is registered with other resources", "id-in-use")
-        self.set_node(name, offers)
+        self.offered = {*(self.offered or ()), *offers}
+        self.nodes[name] = offers
 
     def update_node(self, name: str, offers: Resource) -> None:
         """Change the resources of a node.
@@ -206,7 +189,8 @@ class QueueModel:
         """
         if name not in self.nodes:
             raise RequestError("node", name, "there is no such node", "node-unknown")
-        self.set_node(name, offers)
+        del self.nodes[name]
+        self.add_node(name, offers)
 
     def remove_node(self, name: str) -> bool:
         """Remove a node, and return whether it existed."""

@@ -19,7 +19,7 @@ def test_verify_all_of_a_partition() -> None:
     check_never_above(checked)
     checked.adopt("app-1", "app", Resource(memory=3))
     verify_all(checked)
-    with pytest.raises(InvariantError, match="user 'sue' uses 6 memory in root, where the limit is 4"):
+    with pytest.raises(InvariantError, match=r"^user 'sue' in root: 6 of 4 memory used, 2 too much"):
         check_never_above(checked)
     checked._state.tree.root.chain[0].free_memory += 1
     with pytest.raises(InvariantError):
@@ -35,8 +35,8 @@ def test_never_above_finds_both() -> None:
     with pytest.raises(InvariantError) as caught:
         check_never_above(manager)
     assert caught.value.findings == (
-        "user 'sue' uses 2 memory in root.a, where the limit is 1",
-        "group 'dev' runs 2 applications in root.a, where the limit is 1",
+        "user 'sue' in root.a: 2 of 1 memory used, 1 too much (limit for 'sue')",
+        "group 'dev' in root.a: 2 of 1 applications running (limit for 'dev')",
     )
 
 
