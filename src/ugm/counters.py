@@ -246,17 +246,14 @@ class Owner(Protocol):
     @property
     def kind(self) -> TrackingType:
         """The kind of the owner."""
-        ...
 
     @property
     def name(self) -> str:
         """The name of the user or group, or the path of the queue."""
-        ...
 
     @property
     def counters(self) -> dict[str, Counter]:
         """Queue path to counter. A counter is listed while at least one application runs below it."""
-        ...
 
 
 @final

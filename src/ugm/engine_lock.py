@@ -200,7 +200,6 @@ class ReadLocked(Protocol):
 
     def __call__(self, query: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the query."""
-        ...
 
 
 class _Locked(Protocol):

@@ -313,15 +313,12 @@ class QuotaModel(Protocol):
 
     def check(self, claim: Claim) -> Iterable[Violation]:
         """Return every limit that *claim* would exceed now; none if it fits. Reads only."""
-        ...
 
     def charge(self, claim: Claim) -> None:
         """Count *claim*, even above the limit: adopted and restored allocations are charged without a check."""
-        ...
 
     def refund(self, claim: Claim) -> None:
         """Undo `charge` of an equal claim exactly."""
-        ...
 
 
 @runtime_checkable
@@ -333,7 +330,6 @@ class EvictingModel(QuotaModel, Protocol):
 
         Called only after `QuotaModel.check` has returned a limit. Reads only.
         """
-        ...
 
 
 @runtime_checkable
@@ -348,7 +344,6 @@ class GangModel(QuotaModel, Protocol):
 
         Called only after the claims were denied together. Reads only.
         """
-        ...
 
 
 class Guarantee(NamedTuple):
@@ -397,7 +392,6 @@ class GuaranteeingModel(QuotaModel, Protocol):
 
     def guarantees(self, claim: Claim | None) -> Iterable[Guarantees]:
         """Return the guarantees of the groups that share resources with that of *claim*; of all groups for None."""
-        ...
 
 
 class Borrower(NamedTuple):
@@ -431,7 +425,6 @@ class LendingModel(QuotaModel, Protocol):
             claim: the claim.
             without: the ids of these allocations; the model need not know all of them.
         """
-        ...
 
     def borrowers(self, claim: Claim, without: Collection[str]) -> Iterable[Borrower]:
         """Return all other groups with allocations, as they are while *claim* is requested.
@@ -440,7 +433,6 @@ class LendingModel(QuotaModel, Protocol):
             claim: the claim.
             without: the ids of allocations that count as refunded.
         """
-        ...
 
 
 class OrderNode(NamedTuple):
@@ -459,15 +451,12 @@ class TreeOrderModel(QuotaModel, Protocol):
 
     def order_trees(self) -> Collection[str]:
         """Return the names of its trees."""
-        ...
 
     def order_nodes(self, tree: str) -> Iterable[OrderNode]:
         """Return the groups of a tree with the amounts available to them now, every parent before its children."""
-        ...
 
     def order_node(self, tree: str, claim: Claim) -> str | None:
         """Return the group of a claim in a tree; None if it has none."""
-        ...
 
 
 class UserRank(Protocol):
@@ -475,11 +464,9 @@ class UserRank(Protocol):
 
     def position_of_user(self, name: str) -> int:
         """Return the number of users, or of groups of users that tie, before a user. Unknown users are the last."""
-        ...
 
     def describe_user(self, name: str) -> str:
         """Return the place of a user as a text."""
-        ...
 
 
 @runtime_checkable
@@ -496,7 +483,6 @@ class RankingModel(QuotaModel, Protocol):
         Args:
             users: users to rank besides those that the model knows.
         """
-        ...
 
 
 class PreparedChange(Protocol):
@@ -504,11 +490,9 @@ class PreparedChange(Protocol):
 
     def apply(self) -> None:
         """Make the change."""
-        ...
 
     def undo(self) -> None:
         """Undo the change, even if only a part of it was made."""
-        ...
 
 
 @runtime_checkable
@@ -517,7 +501,6 @@ class AccountModel(QuotaModel, Protocol):
 
     def has_budget(self, name: str) -> bool:
         """Return whether it has the accounts of a budget."""
-        ...
 
     def prepare(self, change: BudgetChange) -> PreparedChange | None:
         """Return a change that was checked; None if it has been made before.
@@ -525,7 +508,6 @@ class AccountModel(QuotaModel, Protocol):
         Raises:
             RequestError: the budget does not allow the change.
         """
-        ...
 
     def change(self, change: BudgetChange) -> bool:
         """Make a change, and return whether it is new.
@@ -533,11 +515,9 @@ class AccountModel(QuotaModel, Protocol):
         Raises:
             RequestError: as for `prepare`.
         """
-        ...
 
     def accounts(self, user: UserGroup | None = None, queue_path: str | None = None) -> tuple[AccountState, ...]:
         """Return its accounts, or those that apply to a user or in a queue."""
-        ...
 
 
 @runtime_checkable
@@ -546,11 +526,9 @@ class PendingModel(QuotaModel, Protocol):
 
     def add_pending(self, claim: Claim) -> None:
         """Count *claim* as waiting."""
-        ...
 
     def remove_pending(self, claim: Claim) -> None:
         """Undo `add_pending` of an equal claim, because it is withdrawn or about to be charged."""
-        ...
 
 
 @runtime_checkable
@@ -559,7 +537,6 @@ class StartingModel(PendingModel, Protocol):
 
     def charge_pending(self, claim: Claim) -> None:
         """Do the same as `ugm.model.PendingModel.remove_pending` and `ugm.QuotaModel.charge`, in place of both."""
-        ...
 
 
 @runtime_checkable
@@ -572,7 +549,6 @@ class ClusterModel(QuotaModel, Protocol):
         Called before the first claim is charged, and after each change of the nodes. A second call with the same sum
         has no effect.
         """
-        ...
 
 
 @runtime_checkable
@@ -587,7 +563,6 @@ class ResettableModel(QuotaModel, Protocol):
 
     def reset(self) -> None:
         """Forget all claims, charged or waiting, even if the state of the model is inconsistent. Its limits stay."""
-        ...
 
 
 @runtime_checkable
@@ -602,7 +577,6 @@ class TimedModel(QuotaModel, Protocol):
         Args:
             now: whole seconds since 1970, never earlier than in the call before.
         """
-        ...
 
 
 @runtime_checkable
@@ -616,11 +590,9 @@ class PersistentModel(QuotaModel, Protocol):
 
     def save(self) -> JsonMapping:
         """Return the past up to the time of the last call, without claims, as plain data for JSON."""
-        ...
 
     def load(self, data: JsonMapping) -> None:
         """Continue the past that an equal model has returned from `save`."""
-        ...
 
 
 class ReportingModel:

@@ -51,7 +51,6 @@ class HubSpawner(Protocol):
 
     def trait_defaults(self, name: str, /) -> Any:  # noqa: ANN401 - any value
         """Return the value of an attribute that is not configured."""
-        ...
 
 
 #: A hook of the configuration of the hub, which may be a coroutine function.

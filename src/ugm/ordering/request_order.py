@@ -133,17 +133,14 @@ class PendingRequest(Protocol):
     @property
     def allocation_id(self) -> str:
         """The id of the request."""
-        ...
 
     @property
     def usage(self) -> Mapping[str, int]:
         """The requested amounts by resource name."""
-        ...
 
     @property
     def priority(self) -> int:
         """The priority; the highest comes first."""
-        ...
 
 
 #: A request with its place in the order of its application: the negative priority, and the order of arrival.

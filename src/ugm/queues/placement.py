@@ -384,19 +384,15 @@ class QueueView(Protocol):
 
     def exists(self, queue_path: str) -> bool:
         """Return whether the queue exists; the root always does."""
-        ...
 
     def is_leaf(self, queue_path: str) -> bool:
         """Return whether an existing queue takes applications and therefore has no queues below it."""
-        ...
 
     def is_draining(self, queue_path: str) -> bool:
         """Return whether an existing queue accepts no more applications and is deleted with its last one."""
-        ...
 
     def may_submit(self, queue_path: str, user: UserGroup) -> bool:
         """Return whether the access control lists of a queue, and of the existing queues above it, admit a user."""
-        ...
 
 
 class PlacementTrial(NamedTuple):

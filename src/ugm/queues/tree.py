@@ -198,7 +198,6 @@ class QueueApplication(Protocol):
 
     def held(self) -> Mapping[str, int] | None:
         """Return the held amounts by resource name; None if the application is not running."""
-        ...
 
 
 @final

@@ -267,7 +267,6 @@ class Caller(Protocol):
 
     def call(self, operation: Operation, arguments: bytes, /) -> Any:  # noqa: ANN401 - the result, or an awaitable
         """Execute an operation with encoded arguments, and return its decoded result or raise its error."""
-        ...
 
 
 class _Remote:

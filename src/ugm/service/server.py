@@ -117,15 +117,12 @@ class Clients(Protocol):
 
     def welcome(self, connection: Connection, hello: wire.Hello) -> None:
         """Answer the greeting of a client, or close the connection."""
-        ...
 
     def handle(self, connection: Connection, messages: list[wire.ClientMessage]) -> None:
         """Handle messages of a client that was welcomed."""
-        ...
 
     def disconnected(self, connection: Connection) -> None:
         """Forget a connection that was lost."""
-        ...
 
 
 @final

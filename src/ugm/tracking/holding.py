@@ -307,7 +307,6 @@ class QueueChain(Protocol):
     @property
     def chain(self) -> Sequence[Counter]:
         """The counters of the queue and of the queues above it, leaf to root."""
-        ...
 
 
 #: The epoch of a holding that is not attached.

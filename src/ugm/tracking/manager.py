@@ -37,7 +37,6 @@ class Tracker(Protocol):
 
     def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:
         """Charge *usage* to the user and the group of an application, or to neither. Return whether it was charged."""
-        ...
 
     def decrease_tracked_resource(
         self,
@@ -48,23 +47,18 @@ class Tracker(Protocol):
         user: UserGroup,
     ) -> None:
         """Refund *usage*; with *remove_app*, end the application in that queue."""
-        ...
 
     def get_user_resources(self, user: UserGroup) -> Resource | None:
         """Return the usage of a user in all queues together; None if the user is not tracked."""
-        ...
 
     def get_group_resources(self, group: str) -> Resource | None:
         """Return the usage of a group in all queues together; None if the group is not tracked."""
-        ...
 
     def get_users_resources(self) -> tuple[UserUsage, ...]:
         """Return the usage of every tracked user by queue, sorted by name."""
-        ...
 
     def get_groups_resources(self) -> tuple[GroupUsage, ...]:
         """Return the usage of every tracked group by queue, sorted by name."""
-        ...
 
 
 class Request(NamedTuple):
