@@ -29,7 +29,7 @@ from ugm.engine_lock import EngineLock
 from ugm.errors import RequestError
 from ugm.events import Subscriber
 from ugm.model import QuotaModel
-from ugm.partition import AbstractPartition, Partition
+from ugm.partition import AbstractPartition
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
@@ -48,6 +48,7 @@ from ugm.store.partition import (
     ChangeClock,
     FollowingPartition,
     ModelCapture,
+    RestoredPartition,
     read_partition,
     require_added_models,
     restored_parts,
@@ -124,25 +125,6 @@ def _require_reachable(argument: str, address: Address) -> None:
     """Check that an address leads other processes to this one."""
     if address.host in _WILDCARDS:
         raise RequestError(argument, str(address), "clients cannot connect to it; announce the name of this host")
-
-
-@final
-class _ServedPartition(Partition):
-    """The partition of a leader."""
-
-    __slots__ = ()
-
-    def __init__(self, state: PartitionState, models: ModelSet, outbox: EventOutbox, log: LeaderLog) -> None:
-        self._assemble(state, models, outbox, log)
-
-    def start(self, config: PartitionConfig | None, second: int) -> None:
-        """Begin to record changes. A configuration applies to a new partition only."""
-        self._restore_limits(second)
-        self._lock.mark_consistent()
-        self._start_recording()
-        self._record_models()
-        if config is not None and self.config is None:
-            self.configure(config)
 
 
 @final
@@ -576,8 +558,10 @@ class Service:
     async def _lead(self, parts: _Parts) -> None:
         """Execute the operations of clients until this process ceases to lead."""
         log, outbox = LeaderLog(parts.store, parts.clock), EventOutbox(self._subscribers)
-        partition = _ServedPartition(parts.state, parts.models, outbox, log)
-        partition.start(self._config, parts.clock.at // 1000)
+        partition = RestoredPartition(parts.state, parts.models, outbox, log, parts.clock)
+        # A configuration applies to a new partition only.
+        if self._config is not None and partition.config is None:
+            partition.configure(self._config)
         feed = ChangeFeed(self._location, log.number)
         identity = ServiceStatus(self.name, is_leading=True, leader=self.name, address=str(self.announced))
         leader = Leader(partition, log, parts.loaded, outbox, feed, identity, self._settings.limits.sessions)

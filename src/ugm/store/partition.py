@@ -119,7 +119,10 @@ def open_partition(
         change_clock.clock = clock
         partition = StoredPartition(state, model_set, outbox, store, change_clock)
         capture.store = store
-        partition._start(config, cluster, loaded.at // 1000)  # noqa: SLF001 - a part of the same engine
+        if config is not None and config != partition.config:
+            partition.configure(config)
+        if cluster is not None:
+            (partition.update_node if _CLUSTER in partition.nodes() else partition.add_node)(_CLUSTER, cluster)
         # In the block: an exception before the caller has the partition closes the store, too.
         return partition  # noqa: TRY300 - as above
     except BaseException:
@@ -200,8 +203,31 @@ class ModelCapture:
             lock.release()
 
 
+class RestoredPartition(Partition):
+    """A partition that continues after the last change of a store; a log gets all further changes.
+
+    Args:
+        state: the state after that change.
+        models: the quota models.
+        outbox: the events for subscribers.
+        log: the log.
+        clock: the time of the changes, which is that of the last one.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, state: PartitionState, models: ModelSet, outbox: EventOutbox, log: TransactionLog, clock: ChangeClock
+    ) -> None:
+        self._assemble(state, models, outbox, log)
+        self._restore_limits(clock.at // 1000)
+        self._lock.mark_consistent()
+        self._start_recording()
+        self._record_models()
+
+
 @final
-class StoredPartition(Partition):
+class StoredPartition(RestoredPartition):
     """A partition with a store; `open_partition` creates it.
 
     Every call that changes something returns after the change has reached the disk. Changes of several threads share a
@@ -227,7 +253,7 @@ class StoredPartition(Partition):
         self._log: Final = StoreLog(store, clock)
         #: Completes promises and calls subscribers for them, because neither may hold up the commits.
         self._deliveries: Final = ThreadPoolExecutor(1, "ugm-promises")
-        self._assemble(state, models, outbox, self._log)
+        super().__init__(state, models, outbox, self._log, clock)
 
     def __enter__(self) -> Self:
         return self
@@ -245,18 +271,6 @@ class StoredPartition(Partition):
             self.store.close()
         finally:
             self._deliveries.shutdown()
-
-    def _start(self, config: PartitionConfig | None, cluster: Resource | None, second: int) -> None:
-        """Begin to record changes, and apply the arguments of the program to the restored partition."""
-        self._restore_limits(second)
-        self._lock.mark_consistent()
-        self._start_recording()
-        self._record_models()
-        if config is not None and config != self._state.compiled.config:
-            self.configure(config)
-        if cluster is not None:
-            known = _CLUSTER in self._state.cluster.nodes
-            (self.update_node if known else self.add_node)(_CLUSTER, cluster)
 
     # Operations that do not wait for the disk
 
