@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from hashlib import sha256
 from typing import Annotated, Any, Final, TypeAlias
@@ -118,7 +118,7 @@ def queue_applications_by_state(
     """List the active applications of one queue."""
     if state.lower() != "active":
         raise ApiError(400, "state-invalid", "expected active")
-    return _listed(served, _in_status(_applications_of_queue(served, queue_path), status))
+    return _listed(served, _applications_of_queue(served, queue_path), status)
 
 
 @ROUTES.get(f"{_QUEUE}/applications")
@@ -151,7 +151,7 @@ def queue(served: ServedPartition, *, queue_path: QueuePath, subtree: Text | Non
 @ROUTES.get(f"{PARTITION}/applications")
 def applications(served: ServedPartition) -> list[_Application]:
     """List all applications that have not ended."""
-    return _listed(served, _all_applications(served))
+    return _listed(served, served.partition.applications())
 
 
 @ROUTES.get(f"{PARTITION}/applications/{{state}}")
@@ -159,8 +159,7 @@ def applications_by_state(served: ServedPartition, *, state: Name, status: Text 
     """List the applications in a state: active, completed or rejected; a partition keeps only active ones."""
     if state.lower() not in ("active", "completed", "rejected"):
         raise ApiError(400, "state-invalid", "expected active, completed or rejected")
-    found = _all_applications(served) if state.lower() == "active" else iter(())
-    return _listed(served, _in_status(found, status))
+    return _listed(served, served.partition.applications() if state.lower() == "active" else (), status)
 
 
 @ROUTES.get(f"{PARTITION}/application/{{name}}")
@@ -169,32 +168,21 @@ def application(served: ServedPartition, *, name: Name) -> _Application:
     return _application_dict(served, require_found("application", name, served.partition.application))
 
 
-def _all_applications(served: ServedPartition) -> Iterator[ApplicationInfo]:
-    ids = served.partition.application_ids()
-    return (info for name in ids if (info := served.partition.application(name)) is not None)
-
-
 def _applications_of_queue(served: ServedPartition, queue_path: str) -> Iterator[ApplicationInfo]:
     alone = _require_queue(served, queue_path)
-    return (
-        info
-        for name in alone.applications
-        if (info := served.partition.application(name)) is not None and info.queue_path == alone.queue_path
-    )
+    found = served.partition.applications_by_id(alone.applications)
+    return (info for info in found if info.queue_path == alone.queue_path)
 
 
 def _require_queue(served: ServedPartition, queue_path: str) -> QueueState:
     return require_found("queue", canonical_path(queue_path), served.partition.queue_alone)
 
 
-def _in_status(found: Iterator[ApplicationInfo], status: str) -> Iterator[ApplicationInfo]:
+def _listed(served: ServedPartition, found: Iterable[ApplicationInfo], status: str = "") -> list[dict[str, object]]:
+    """Return the applications in a status for JSON; an empty status stands for all."""
     if status and status.lower() not in ACTIVE_STATES:
         raise ApiError(400, "state-invalid", f"expected one of {', '.join(ACTIVE_STATES)}")
-    return (info for info in found if status.lower() in ("", info.state.value))
-
-
-def _listed(served: ServedPartition, found: Iterator[ApplicationInfo]) -> list[dict[str, object]]:
-    return [_application_dict(served, info) for info in found]
+    return [_application_dict(served, info) for info in found if status.lower() in ("", info.state.value)]
 
 
 def _application_dict(served: ServedPartition, info: ApplicationInfo) -> dict[str, object]:
@@ -278,7 +266,7 @@ def partitions(server: ServerState) -> list[_Partition]:
 
 
 def _partition_dict(server: ServerState, served: ServedPartition) -> dict[str, object]:
-    snapshot = served.partition.snapshot()
+    snapshot, applications = served.partition.snapshot(), served.partition.applications()
     used = snapshot.usage()
     return {
         "clusterId": CLUSTER,
@@ -293,7 +281,7 @@ def _partition_dict(server: ServerState, served: ServedPartition) -> dict[str, o
         **_policies(snapshot),
         "totalNodes": len(snapshot.nodes),
         "totalContainers": snapshot.allocation_count,
-        "applications": _applications_by_state(served),
+        "applications": {**Counter(map(state_name, applications)), "total": len(applications)},
     }
 
 
@@ -308,12 +296,6 @@ def _policies(snapshot: PartitionSnapshot) -> dict[str, object]:
         "preemptionEnabled": config is None or config.preemption.enabled is not False,
         "quotaPreemptionEnabled": bool(config and config.preemption.quota_preemption_enabled),
     }
-
-
-def _applications_by_state(served: ServedPartition) -> dict[str, int]:
-    find, ids = served.partition.application, served.partition.application_ids()
-    states = [state_name(info) for name in ids if (info := find(name)) is not None]
-    return {**Counter(states), "total": len(states)}
 
 
 # Configuration

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ugm.configuration import ChildTemplate, QueueConfig
+from ugm.configuration import QueueConfig
+from ugm.identity import ancestors
 from ugm.ordering.sort_settings import QueueSettings
 from ugm.partition import Allocation, AllocationState, ApplicationInfo, ApplicationState, PartitionSnapshot
 from ugm.partition.events import (
@@ -209,21 +210,12 @@ class QueueFormat:
         """Return the properties of a queue; those of a dynamic queue are in the template that applies to it."""
         if path in self._configured:
             return self._configured[path].properties
-        template = self._nearest_template(path)
-        return {} if template is None else template.properties
-
-    def _nearest_template(self, path: str) -> ChildTemplate | None:
-        above = path.rpartition(".")[0]
-        while above:
-            configured = self._configured.get(above)
-            if configured is not None and configured.child_template is not None:
-                return configured.child_template
-            above = above.rpartition(".")[0]
-        return None
+        configured = (self._configured[above] for above in ancestors(path) if above in self._configured)
+        return next((one.child_template.properties for one in configured if one.child_template is not None), {})
 
     def _template(self, path: str) -> dict[str, object] | None:
         configured = self._configured.get(path)
-        template = None if configured is None else configured.child_template
+        template = configured and configured.child_template
         if template is None:
             return None
         return {
