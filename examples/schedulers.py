@@ -34,7 +34,7 @@ def schedule(store: str, name: str, orders: Connection) -> None:
         orders.send(f"{name} has joined")
         while job := orders.recv():
             decision = partition.allocate(job, name, THREE)
-            role = "leads" if partition.service.term else "is a client"
+            role = "leads" if partition.service and partition.service.term else "is a client"
             orders.send(f"{name} {role}: {job} {'started' if decision else decision}")
 
 

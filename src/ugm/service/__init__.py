@@ -21,10 +21,8 @@ the modules: "Architecture", "A call to a service".
 from ugm.partition.interface.operations import Role
 from ugm.service.client import (
     AsyncConnectedPartition,
-    AsyncJoinedPartition,
     AsyncSubscription,
     ConnectedPartition,
-    JoinedPartition,
     Subscription,
     connect,
     connect_async,
@@ -45,7 +43,6 @@ from ugm.service.service import Service, ServiceSettings, tune_interpreter
 
 __all__ = [
     "AsyncConnectedPartition",
-    "AsyncJoinedPartition",
     "AsyncRemotePartition",
     "AsyncSubscription",
     "ClientLimits",
@@ -54,7 +51,6 @@ __all__ = [
     "DeadlineError",
     "Durations",
     "FencedError",
-    "JoinedPartition",
     "ProtocolError",
     "RemotePartition",
     "RemoteSessions",

@@ -54,10 +54,8 @@ from ugm.store.row_tables import decode_changes
 
 __all__ = [
     "AsyncConnectedPartition",
-    "AsyncJoinedPartition",
     "AsyncSubscription",
     "ConnectedPartition",
-    "JoinedPartition",
     "Subscription",
     "connect",
     "connect_async",
@@ -200,14 +198,14 @@ class Subscription(ThreadedConnection[AsyncSubscription]):
 
 
 class ConnectedPartition(RemotePartition):
-    """The partition of a service; `connect` returns it.
+    """The partition of a service; `connect` and `join` return it.
 
     Any number of threads may use it. As a context manager it is closed at the end.
 
     Attributes:
         connection: the connection to the service.
         sessions: the sessions of all clients.
-        service: the service of this process after `join`; None after `connect`.
+        service: the service of this process after `join`, which leads or stands by; None after `connect`.
     """
 
     def __init__(self, connection: BlockingConnection, service: Service | None = None) -> None:
@@ -223,7 +221,7 @@ class ConnectedPartition(RemotePartition):
         self.close()
 
     def close(self) -> None:
-        """End the session of this client, and its service. The partition stays, and so do allocations."""
+        """End the session of this client, and its service: another one leads. The partition and allocations stay."""
         try:
             self.connection.close()
         finally:
@@ -274,14 +272,14 @@ class ConnectedPartition(RemotePartition):
 
 
 class AsyncConnectedPartition(AsyncRemotePartition):
-    """The partition of a service for the tasks of one asyncio loop; `connect_async` returns it.
+    """The partition of a service for the tasks of one asyncio loop; `connect_async` and `join_async` return it.
 
     As an asynchronous context manager it is closed at the end.
 
     Attributes:
         connection: the connection to the service.
         sessions: the sessions of all clients.
-        service: the service of this process after `join_async`; None after `connect_async`.
+        service: the service of this process after `join_async`, in a thread of its own; None after `connect_async`.
     """
 
     def __init__(self, connection: AsyncConnection, service: Service | None = None) -> None:
@@ -297,7 +295,7 @@ class AsyncConnectedPartition(AsyncRemotePartition):
         await self.close()
 
     async def close(self) -> None:
-        """End the session of this client, and its service. The partition stays, and so do allocations."""
+        """End the session of this client, and its service: another one leads. The partition and allocations stay."""
         try:
             await self.connection.close()
         finally:
@@ -313,40 +311,6 @@ class AsyncConnectedPartition(AsyncRemotePartition):
         made = AsyncSubscription(self.connection.access, subscriber, after)
         await made.open()
         return made
-
-
-@final
-class JoinedPartition(ConnectedPartition):
-    """The partition of processes that elect a leader among themselves; `join` returns it.
-
-    When it is closed, another process leads. Allocations stay.
-
-    Attributes:
-        service: the service of this process, which leads or stands by.
-    """
-
-    service: Service  # type: ignore[mutable-override]  # nobody sets it
-
-    def leave(self) -> None:
-        """Close it."""
-        self.close()
-
-
-@final
-class AsyncJoinedPartition(AsyncConnectedPartition):
-    """The partition of processes that elect a leader among themselves, for asyncio; `join_async` returns it.
-
-    When it is closed, another process leads. Allocations stay.
-
-    Attributes:
-        service: the service of this process, which leads or stands by in a thread of its own.
-    """
-
-    service: Service  # type: ignore[mutable-override]  # nobody sets it
-
-    async def leave(self) -> None:
-        """Close it."""
-        await self.close()
 
 
 def connect(
@@ -405,7 +369,7 @@ def join(
     security: Security | None = None,
     settings: ServiceSettings | None = None,
     deadline: float = _DEADLINE,
-) -> JoinedPartition:
+) -> ConnectedPartition:
     """Use a partition together with other processes that call this function, one of which leads.
 
     Args:
@@ -431,7 +395,7 @@ def join(
     service = Service(location, address, config=config, models=models, security=security, settings=settings)
     try:
         service.start(deadline)
-        return JoinedPartition(BlockingConnection(service.access(client, deadline)), service)
+        return ConnectedPartition(BlockingConnection(service.access(client, deadline)), service)
     except BaseException:
         # Also after an interruption, when the service may be starting.
         service.stop()
@@ -448,7 +412,7 @@ async def join_async(
     security: Security | None = None,
     settings: ServiceSettings | None = None,
     deadline: float = _DEADLINE,
-) -> AsyncJoinedPartition:
+) -> AsyncConnectedPartition:
     """Use a partition together with other processes, one of which leads, in an asyncio loop; see `join`.
 
     The service of this process has a thread and a loop of its own. The processes may use this function or `join`.
@@ -464,7 +428,7 @@ async def join_async(
         # Also after a cancellation, when the service may be starting.
         await _stop(service)
         raise
-    return AsyncJoinedPartition(connection, service)
+    return AsyncConnectedPartition(connection, service)
 
 
 async def _stop(service: Service) -> None:

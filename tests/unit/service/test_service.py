@@ -206,11 +206,13 @@ def test_joining(tmp_path: Path) -> None:
     """Programs elect a leader among themselves; when it leaves, another one leads, and calls go on."""
     one = join(tmp_path / "store", config=CONFIG, client="one")
     two = join(tmp_path / "store", config=CONFIG, client="two")
+    assert one.service is not None
+    assert two.service is not None
     assert (one.service.term, two.service.term) == (1, 0)
     two.submit("app", SUE, "root.a")
     assert two.allocate("x", "app", UNIT)
     assert [report.client for report in one.sessions.sessions()] == ["one", "two"]
-    one.leave()
+    one.close()
     assert two.release("x")
     assert two.service.term == 2
     two.close()
@@ -234,6 +236,7 @@ def test_a_killed_program_is_replaced(tmp_path: Path) -> None:
         leader.kill()
         assert two.release("x")
         assert not two.release("x")
+        assert two.service is not None
         assert two.service.term == 2
 
 
