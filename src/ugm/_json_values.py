@@ -7,6 +7,7 @@ of a narrower type are not lists of a wider one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -42,21 +43,31 @@ def attributes(value: object, names: Iterable[str]) -> JsonObject:
 
 
 def to_json(value: Any) -> Json:  # noqa: ANN401 - a field of any row
-    """Return a value for JSON: a named tuple as an object with the names of its fields, a fraction as a text.
+    """Return a value for JSON: an object with the fields of a row, a fraction as a text.
 
     >>> from ugm.resources import Resource
     >>> to_json((Fraction(1, 2), Resource(gpu=1), UserGroup("sue")))
     ['1/2', {'gpu': 1}, {'name': 'sue', 'groups': []}]
     """
-    if hasattr(value, "to_dict"):
-        return value.to_dict()
-    if isinstance(value, UserGroup):
-        return attributes(value, ("name", "groups"))
-    if isinstance(value, Mapping):
-        return {name: to_json(one) for name, one in value.items()}
-    if isinstance(value, tuple):
-        names = getattr(value, "_fields", None)
-        return [to_json(one) for one in value] if names is None else attributes(value, names)
     if isinstance(value, Enum):
         return value.value
-    return number_text(value) if isinstance(value, Fraction) else value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, Fraction):
+        return number_text(value)
+    if isinstance(value, Mapping):
+        return {name: to_json(one) for name, one in value.items()}
+    names = _field_names(value)
+    return [to_json(one) for one in value] if names is None else attributes(value, names)
+
+
+def _field_names(row: object) -> Iterable[str] | None:
+    """Return the names of the fields of a user, a dataclass, a named tuple or a struct of msgspec; None for others."""
+    if isinstance(row, UserGroup):
+        return ("name", "groups")
+    if is_dataclass(row):
+        return [field.name for field in fields(row)]
+    names: Iterable[str] | None = getattr(row, "_fields", getattr(row, "__struct_fields__", None))
+    return names

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from ugm._json_values import JsonObject, attributes
+from ugm._json_values import JsonObject, Row, attributes
 from ugm.counters import UNLIMITED, Counter, RequestVector, is_named
 from ugm.errors import cut, printable, time_text
 from ugm.identity import WILDCARD, TrackingType
@@ -256,7 +256,7 @@ ALLOWED: Final = Decision()
 
 
 @dataclass(frozen=True, slots=True)
-class EffectiveLimit:
+class EffectiveLimit(Row):
     """A limit that applies to a request, and its place in the configuration."""
 
     #: The kind of owner, a `ugm.TrackingType`: a user, a group or a queue; or a kind of another quota model.
@@ -321,10 +321,6 @@ class EffectiveLimit:
             usage=Resource({name: used.get(name, 0) for name in resources}),
             running_applications=counter.running,
         )
-
-    def to_dict(self) -> JsonObject:
-        """Return the limit for JSON, with the names of its attributes."""
-        return attributes(self, self.__slots__)
 
 
 def headroom_of(limits: Iterable[EffectiveLimit]) -> Resource | None:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from statistics import StatisticsError, correlation
 from typing import Final, final
 
-from ugm._json_values import JsonObject, attributes, to_json
+from ugm._json_values import JsonObject, Row, attributes, to_json
 from ugm.partition import ThresholdCrossed
 from ugm.resources import Resource
 
@@ -37,19 +37,9 @@ __all__ = [
 ]
 
 
-class _Row:
-    """A value of a report; its JSON form has its fields."""
-
-    __slots__ = ()
-
-    def to_dict(self) -> JsonObject:
-        """Return the values for JSON, fractions as texts."""
-        return attributes(self, self.__slots__)
-
-
 @final
 @dataclass(frozen=True, slots=True)
-class WaitingTime(_Row):
+class WaitingTime(Row):
     """The waiting times of started jobs.
 
     >>> WaitingTime.of([0, 0, 30, 10])
@@ -87,7 +77,7 @@ class WaitingTime(_Row):
 
 @final
 @dataclass(frozen=True, slots=True)
-class ResourceUse(_Row):
+class ResourceUse(Row):
     """The use of one resource by all jobs."""
 
     resource: str
@@ -116,7 +106,7 @@ class ResourceUse(_Row):
 
 @final
 @dataclass(frozen=True, slots=True)
-class UserImpact(_Row):
+class UserImpact(Row):
     """The effect of one limit on the jobs of one user."""
 
     user: str
@@ -126,7 +116,7 @@ class UserImpact(_Row):
 
 @final
 @dataclass(frozen=True, slots=True)
-class LimitSummary(_Row):
+class LimitSummary(Row):
     """The effect of one configured limit, on one resource or on running applications.
 
     Each delayed job is counted for one limit: the one that denied it when it arrived, or if there were several, the
@@ -166,7 +156,7 @@ class LimitSummary(_Row):
 
 @final
 @dataclass(frozen=True, slots=True)
-class BudgetUse(_Row):
+class BudgetUse(Row):
     """The use of one account of a budget in one period.
 
     Amounts are amounts times seconds, and fractions only if weights are.
@@ -210,7 +200,7 @@ class Crossing:
 
 @final
 @dataclass(frozen=True, slots=True)
-class JobRejection(_Row):
+class JobRejection(Row):
     """Equal jobs that can never start under the configuration, with the reason."""
 
     user: str
@@ -227,7 +217,7 @@ class JobRejection(_Row):
 
 @final
 @dataclass(frozen=True, slots=True)
-class GroupLending(_Row):
+class GroupLending(Row):
     """The amounts of one resource that a group of a quota model borrowed."""
 
     #: The kind of the group: ``elastic group`` or ``quota node``.
@@ -244,7 +234,7 @@ class GroupLending(_Row):
 
 @final
 @dataclass(frozen=True, slots=True)
-class GroupReclaim(_Row):
+class GroupReclaim(Row):
     """The jobs that were evicted from one group, so that another one got what it was guaranteed."""
 
     kind: str

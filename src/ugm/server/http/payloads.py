@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from fractions import Fraction
 from http import HTTPStatus
 from types import NoneType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from ugm._json_values import Json, JsonObject
+from ugm._json_values import JsonObject, to_json
 from ugm.errors import ERROR_CODES, ConfigError, Problem, RequestError, UgmError, value_text
-from ugm.resources import as_float
 
-__all__ = ["ApiError", "Payload", "internal_error", "json_payload", "plain", "problem_to_dict", "require_found"]
+__all__ = ["ApiError", "Payload", "internal_error", "json_payload", "problem_to_dict", "require_found"]
 
 _T = TypeVar("_T")
 
@@ -29,26 +26,9 @@ class Payload(NamedTuple):
     media_type: str = "application/json"
 
 
-def plain(value: Any) -> Json:  # noqa: ANN401 - any value
-    """Return a value for JSON: an object as `to_dict` returns it, or else as its fields."""
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if isinstance(value, Fraction):
-        return as_float(value)
-    if hasattr(value, "to_dict"):
-        return value.to_dict()
-    names = [one.name for one in fields(value)] if is_dataclass(value) else None
-    names = names or getattr(value, "__struct_fields__", getattr(value, "_fields", None))
-    if names is not None:
-        return {name: plain(getattr(value, name)) for name in names}
-    if isinstance(value, Mapping):
-        return {name: plain(item) for name, item in value.items()}
-    return [plain(item) for item in value]
-
-
 def json_payload(value: object, status: int = 200) -> Payload:
     """Serialize a value as JSON, in ASCII and without spaces."""
-    return Payload(status, _encode(plain(value)).encode("ascii"))
+    return Payload(status, _encode(to_json(value)).encode("ascii"))
 
 
 class ApiError(Exception):

@@ -19,11 +19,11 @@ import msgspec
 from msgspec import Meta
 
 from ugm import Decision, UserGroup
-from ugm._json_values import Json, JsonObject
+from ugm._json_values import Json, JsonObject, to_json
 from ugm.partition import AbstractPartition, Admission, AllocationRequest, GangStyle
 from ugm.partition.interface.operations import OPERATION_KINDS, Kind, Role
 from ugm.queues import Placement
-from ugm.server.http.payloads import ApiError, plain
+from ugm.server.http.payloads import ApiError
 from ugm.server.interface.route import PARTITION, Call, Route, Routes, ServedPartition
 from ugm.server.interface.schemas import (
     Duration,
@@ -104,7 +104,7 @@ def _result(value: Any) -> Json:  # noqa: ANN401 - the result of an operation
         return {**value.to_dict(), **texts}
     if isinstance(value, Placement):
         return {**value.to_dict(), "text": str(value)}
-    return {"allocation_ids": list(value)} if isinstance(value, tuple) else plain(value)
+    return {"allocation_ids": list(value)} if isinstance(value, tuple) else to_json(value)
 
 
 # Bodies

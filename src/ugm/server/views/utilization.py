@@ -9,12 +9,13 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from ugm._json_values import to_json
 from ugm.configuration import LimitConfig, PartitionConfig
 from ugm.identity import canonical_path
 from ugm.partition import LimitUtilization, OwnerLimits, PartitionSnapshot, UsageSum
 from ugm.queues import QueueState
 from ugm.resources import Resource
-from ugm.server.http.payloads import plain, require_found
+from ugm.server.http.payloads import require_found
 from ugm.server.interface.route import PARTITION, Routes, ServedPartition
 from ugm.server.interface.schemas import ListQuery, Name, Object, QueuePath
 from ugm.server.queries import natural_key
@@ -148,4 +149,4 @@ def _configured_limits(config: PartitionConfig | None, path: str) -> Iterator[Ob
     """Yield the limits that the configuration sets on a queue."""
     configured = {} if config is None else dict(config.root.walk())
     for limit in configured[path].limits if path in configured else ():
-        yield {name: value for name, value in plain(limit).items() if name != "ugm"}
+        yield {name: value for name, value in to_json(limit).items() if name != "ugm"}
