@@ -30,12 +30,7 @@ from ugm.service.client import (
     join_async,
 )
 from ugm.service.errors import DeadlineError, FencedError, ProtocolError, ServiceError, UnavailableError
-from ugm.service.protocol.status import (
-    Durations,
-    ServiceStatus,
-    SessionAllocation,
-    SessionReport,
-)
+from ugm.service.protocol.status import Durations, ServiceStatus, SessionAllocation, SessionReport
 from ugm.service.protocol.wire import Staleness
 from ugm.service.remote import AsyncRemotePartition, RemotePartition, RemoteSessions
 from ugm.service.server import ClientLimits, ClientToken, Security

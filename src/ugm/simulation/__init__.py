@@ -26,15 +26,7 @@ from ugm.simulation.report import (
     WaitingComparison,
     WaitingTime,
 )
-from ugm.simulation.workload import (
-    Job,
-    JobMapping,
-    SwfHeader,
-    SwfRecord,
-    WorkloadError,
-    parse_swf,
-    read_swf,
-)
+from ugm.simulation.workload import Job, JobMapping, SwfHeader, SwfRecord, WorkloadError, parse_swf, read_swf
 
 __all__ = [
     "BudgetUse",

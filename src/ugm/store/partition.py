@@ -241,12 +241,7 @@ class StoredPartition(RestoredPartition):
     __slots__ = ("_deliveries", "_log", "_outbox", "store")
 
     def __init__(
-        self,
-        state: PartitionState,
-        models: ModelSet,
-        outbox: EventOutbox,
-        store: Store,
-        clock: ChangeClock,
+        self, state: PartitionState, models: ModelSet, outbox: EventOutbox, store: Store, clock: ChangeClock
     ) -> None:
         self.store: Final = store
         self._outbox: Final = outbox

@@ -121,11 +121,7 @@ class Store:
     _fold_due_at: float
 
     def __init__(
-        self,
-        location: StoreLocation,
-        database: Database,
-        leader: LeaderRecord,
-        capture: CaptureModels | None,
+        self, location: StoreLocation, database: Database, leader: LeaderRecord, capture: CaptureModels | None
     ) -> None:
         self._location: Final = location
         self._database: Final = database

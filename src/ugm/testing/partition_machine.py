@@ -215,11 +215,7 @@ class PartitionMachine(RuleBasedStateMachine):
         agree(exposed_partition(self.partition), before, "after a call that must not change the state")
 
     def both(
-        self,
-        operation: str,
-        *arguments: object,
-        compared: Callable[[Any], object] = comparable,
-        **options: object,
+        self, operation: str, *arguments: object, compared: Callable[[Any], object] = comparable, **options: object
     ) -> Any:  # noqa: ANN401 - the result of any operation
         """Call an operation of the partition and of the model, compare the results, and return that of the partition.
 
@@ -305,9 +301,7 @@ class PartitionMachine(RuleBasedStateMachine):
 
     # Several allocations are granted together or not at all; a denial names the exceeded limits.
     allocate_all: _Rule = _comparing(
-        "allocate_all",
-        requests=st.lists(FRESH_ASKS, max_size=3) | st.lists(ASKS, max_size=3),
-        compared=exceeded_by,
+        "allocate_all", requests=st.lists(FRESH_ASKS, max_size=3) | st.lists(ASKS, max_size=3), compared=exceeded_by
     )
 
     @rule(request=FRESH_ASKS, real=FRESH_ASKS, ends=st.booleans())

@@ -209,13 +209,7 @@ def node(served: ServedPartition, *, name: Name) -> _Node:
 
 
 def _node_dict(name: str, capacity: Resource) -> dict[str, object]:
-    return {
-        "nodeID": name,
-        "hostName": name,
-        "capacity": amounts(capacity),
-        "schedulable": True,
-        "isReserved": False,
-    }
+    return {"nodeID": name, "hostName": name, "capacity": amounts(capacity), "schedulable": True, "isReserved": False}
 
 
 # Placement and history

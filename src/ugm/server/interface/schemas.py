@@ -42,15 +42,7 @@ from ugm.decision import Decision, LimitRise, Violation
 from ugm.errors import Problem
 from ugm.fairness.rank import RankExplanation
 from ugm.identity import MAX_NAME
-from ugm.partition import (
-    Admission,
-    ConfigPlan,
-    LimitUtilization,
-    ReclaimPlan,
-    ScheduledChange,
-    ThresholdCrossed,
-    Turn,
-)
+from ugm.partition import Admission, ConfigPlan, LimitUtilization, ReclaimPlan, ScheduledChange, ThresholdCrossed, Turn
 from ugm.partition.answers.reports import Holder, OwnedAllocation
 from ugm.partition.config.changes import LimitRisk
 from ugm.partition.interface.operations import Role

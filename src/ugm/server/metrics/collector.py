@@ -54,12 +54,7 @@ if TYPE_CHECKING:
     from ugm.service.protocol.status import ServiceStatus
 
 
-__all__ = [
-    "MetricSamples",
-    "PartitionCollector",
-    "add_models",
-    "exposition",
-]
+__all__ = ["MetricSamples", "PartitionCollector", "add_models", "exposition"]
 
 _FAMILIES: Final[Mapping[str, Any]] = {
     "gauge": GaugeMetricFamily,

@@ -17,14 +17,7 @@ from typing import Final, final
 
 from ugm.partition.answers.reports import OwnedAllocation
 
-__all__ = [
-    "BUCKET_BOUNDS",
-    "Durations",
-    "ServiceStatus",
-    "SessionAllocation",
-    "SessionReport",
-    "Times",
-]
+__all__ = ["BUCKET_BOUNDS", "Durations", "ServiceStatus", "SessionAllocation", "SessionReport", "Times"]
 
 #: The number of the last durations that are kept.
 _RECENT: Final = 1000
