@@ -120,7 +120,7 @@ class Folder:
         database.run("UPDATE fold SET number = ?, at = ?", [last.number, last.at])
 
     def _write_current(self, meter: UsageMeter) -> None:
-        changed = {name: meter.stored(name) for name in meter.changed}
+        changed = {name: meter.current.get(name) for name in meter.changed}
         self._database.delete("current_usage", "application_id", [name for name, one in changed.items() if one is None])
         rows = [CURRENT_USAGE.encode(name, one) for name, one in changed.items() if one is not None]
         self._database.upsert("current_usage", SYSTEM_TABLES["current_usage"], "application_id", rows)

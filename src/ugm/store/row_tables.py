@@ -42,7 +42,7 @@ from ugm.partition.rows import (
 )
 from ugm.queues import Acl
 from ugm.resources import Resource
-from ugm.store.usage import StoredUsage, UsageInterval
+from ugm.store.usage import CurrentUsage, UsageInterval
 
 __all__ = [
     "CURRENT_USAGE",
@@ -300,7 +300,7 @@ ROW_TABLES: Final[Mapping[str, RowTable]] = {
 
 #: The usage of applications in past intervals, and since the last one.
 USAGE: Final = _rows("usage", "application_id", UsageInterval)
-CURRENT_USAGE: Final = _rows("current_usage", "application_id", StoredUsage)
+CURRENT_USAGE: Final = _rows("current_usage", "application_id", CurrentUsage)
 
 
 # Changes

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias, final, get_args
 
 from ugm._json_values import Json
@@ -28,9 +27,9 @@ from ugm.partition.rows import Allocation, AllocationState, ApplicationRow, Chan
 from ugm.resources import Resource
 
 __all__ = [
+    "CurrentUsage",
     "Grouping",
     "Period",
-    "StoredUsage",
     "UsageInterval",
     "UsageMeter",
     "UsageQuery",
@@ -120,17 +119,16 @@ def stored_time(argument: str, seconds: float) -> int:
 # From changes to intervals
 
 
-@dataclass(slots=True)
-class _CurrentUsage:
+class CurrentUsage(NamedTuple):
     """The usage of an application since the end of its last interval."""
 
-    application: ApplicationRow
+    #: When that was, in milliseconds since 1970.
     since: int
-    owners: Owners
     amounts: dict[str, int]
+    owners: Owners
 
     def add(self, usage: Resource, sign: int) -> None:
-        """Add amounts, or subtract them if *sign* is -1."""
+        """Add amounts in place, or subtract them if *sign* is -1; a leader calls it thousands of times per second."""
         amounts = self.amounts
         for name, amount in usage.amounts.items():
             total = amounts.get(name, 0) + sign * amount
@@ -140,15 +138,6 @@ class _CurrentUsage:
                 amounts.pop(name, None)
 
 
-class StoredUsage(NamedTuple):
-    """The present usage of an application, as it is stored."""
-
-    #: When the last interval ended, in milliseconds since 1970.
-    since: int
-    amounts: Mapping[str, int]
-    owners: Owners
-
-
 @final
 class UsageMeter:
     """Turns changes into intervals.
@@ -156,13 +145,14 @@ class UsageMeter:
     Args:
         applications: the applications before the first change.
         compiled: the configuration in force then.
-        stored: the usage of the applications.
+        current: the usage of the applications.
     """
 
-    __slots__ = ("_current", "_models", "changed")
+    __slots__ = ("_applications", "_models", "changed", "current")
 
-    #: By application id.
-    _current: dict[str, _CurrentUsage]
+    #: The applications and their usage by id.
+    _applications: dict[str, ApplicationRow]
+    current: dict[str, CurrentUsage]
     #: The declared models in force, without claims; they only tell the owners of a claim.
     _models: list[ReportingModel]
     #: The applications whose stored usage is no longer right.
@@ -172,18 +162,13 @@ class UsageMeter:
         self,
         applications: Mapping[str, ApplicationRow],
         compiled: CompiledConfig | None,
-        stored: Mapping[str, StoredUsage],
+        current: Mapping[str, CurrentUsage],
     ) -> None:
         self._models, self.changed = _models_of(compiled), set()
-        self._current = {}
-        for name, application in applications.items():
-            since, amounts, owners = stored[name]
-            self._current[name] = _CurrentUsage(application, since, owners, dict(amounts))
-
-    def stored(self, application_id: str) -> StoredUsage | None:
-        """Return the usage of an application as it is to be stored; None if it has ended."""
-        found = self._current.get(application_id)
-        return None if found is None else StoredUsage(found.since, found.amounts, found.owners)
+        self._applications, self.current = dict(applications), {}
+        for name in applications:
+            since, amounts, owners = current[name]
+            self.current[name] = CurrentUsage(since, dict(amounts), owners)
 
     def process(self, changes: Iterable[Change], at: int) -> list[UsageInterval]:
         """Return the intervals that a list of changes at an instant ends."""
@@ -198,56 +183,52 @@ class UsageMeter:
         return ended
 
     def _change(
-        self, application_id: str, before: Resource | None, after: Resource | None, at: int, ended: list[UsageInterval]
+        self, name: str, before: Resource | None, after: Resource | None, at: int, ended: list[UsageInterval]
     ) -> None:
-        current = self._current.get(application_id)
-        if current is None or before is after or before == after:
-            return
-        self._end(current, at, ended)
-        if before is not None:
-            current.add(before, -1)
-        if after is not None:
-            current.add(after, 1)
+        if name in self.current and before is not after and before != after:
+            self._end(name, at, ended)
+            for usage, sign in ((before, -1), (after, 1)):
+                if usage is not None:
+                    self.current[name].add(usage, sign)
 
-    def _change_application(self, key: str, new: ApplicationRow | None, at: int, ended: list[UsageInterval]) -> None:
-        self.changed.add(key)
+    def _change_application(self, name: str, new: ApplicationRow | None, at: int, ended: list[UsageInterval]) -> None:
+        self.changed.add(name)
         if new is None:
-            self._end(self._current.pop(key), at, ended)
-        elif key in self._current:
-            self._current[key].application = new
-        else:
-            self._current[key] = _CurrentUsage(new, at, self._owners(new), {})
+            self._end(name, at, ended)
+            del self.current[name], self._applications[name]
+            return
+        self._applications[name] = new
+        if name not in self.current:
+            self.current[name] = CurrentUsage(at, {}, self._owners(new))
 
     def _change_models(self, compiled: CompiledConfig | None, at: int, ended: list[UsageInterval]) -> None:
         """End the intervals of applications that have other owners in the models of another configuration."""
         self._models = _models_of(compiled)
-        for current in self._current.values():
-            owners = self._owners(current.application)
-            if owners != current.owners:
-                self._end(current, at, ended)
-                current.owners = owners
+        for name, row in self._applications.items():
+            owners = self._owners(row)
+            if owners != self.current[name].owners:
+                self._end(name, at, ended)
+                self.current[name] = self.current[name]._replace(owners=owners)
 
     def _owners(self, row: ApplicationRow) -> Owners:
         claim = Claim("", row.application_id, Resource(), row.queue_path, row.user, row.tags)
         return tuple(owner for model in self._models for owner in model.owners(claim))
 
-    def _end(self, current: _CurrentUsage, at: int, ended: list[UsageInterval]) -> None:
-        since, current.since, row = current.since, at, current.application
-        self.changed.add(row.application_id)
-        if at > since and current.amounts:
-            amounts = {name: each * (at - since) for name, each in current.amounts.items()}
+    def _end(self, name: str, at: int, ended: list[UsageInterval]) -> None:
+        row, (since, amounts, owners) = self._applications[name], self.current[name]
+        self.current[name] = CurrentUsage(at, amounts, owners)
+        self.changed.add(name)
+        if at > since and amounts:
+            subject = name, row.user.name, row.queue_path, row.group or None
             first_group = row.user.groups[0] if row.user.groups else None
-            interval = UsageInterval(
-                row.application_id, row.user.name, row.queue_path, row.group or None, since, at, amounts,
-                current.owners, first_group,
-            )  # fmt: skip
-            ended.append(interval)
+            totals = {resource: amount * (at - since) for resource, amount in amounts.items()}
+            ended.append(UsageInterval(*subject, since, at, totals, owners, first_group))
 
     def finish(self, at: int) -> list[UsageInterval]:
         """Return the intervals that have not ended, up to an instant."""
         ended: list[UsageInterval] = []
-        for current in self._current.values():
-            self._end(current, at, ended)
+        for name in self.current:
+            self._end(name, at, ended)
         return ended
 
 
