@@ -171,6 +171,8 @@ def test_weights() -> None:
         (lambda: Budgets([], start=1.5), "expected whole seconds"),  # type: ignore[arg-type]
         (lambda: Budgets([]).change(BudgetChange.set("b", hours(1))), "have not begun"),
         (lambda: BudgetChange.refill("each", gpu(-1), owner="sue"), "is negative"),
+        (lambda: BudgetChange.refill("each", gpu(1), owner="*" * 257), "owner .* a name is a text"),
+        (lambda: BudgetChange.transfer("each", "", gpu(1)), "recipient .* a name is a text"),
         (lambda: Setting(start=0).model.change(BudgetChange.set("b", hours(1))), "there is no such budget"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from ugm import ConfigError, Resource, load_config, parse_config
+from ugm import ConfigError, Partition, Resource, load_config, parse_config
 from ugm.config import ElasticGroup, dump_config, review_file
 
 PREFIX: Final = "quota.scheduling.koordinator.sh/"
@@ -71,7 +71,7 @@ def test_groups_and_manifests_are_the_same() -> None:
 
 
 def test_written_configurations_are_read_again() -> None:
-    """Writing a configuration with models and reading it gives the same configuration."""
+    """A written configuration is read as the same one; the models are described with the keys that it has."""
     groups = "[{name: ml, min: {vcore: 1500m}, max: {vcore: 4, memory: 8Gi}, namespaces: [a, b]}]"
     elastic = f"{{groups: {groups}, total: {{vcore: 9}}, groupby: [{{source: user, names: {{ana: ml}}}}]}}"
     trees = f"[{{tree: {json.dumps(TREE)}, groupby: [{{source: tag, tag: t}}], defaultgroup: B, forest: f}}]"
@@ -79,6 +79,8 @@ def test_written_configurations_are_read_again() -> None:
     given = parse_config(config(f"{{elastic: {elastic}, quotatrees: {trees}, quotatreerules: {rules}}}"))
 
     assert parse_config(dump_config(given)) == given
+    described = {key for one in Partition(given.partition()).model_reports() for key in one.definition or ()}
+    assert described == {"elastic", "quotatrees", "quotatreerules"}
 
 
 def test_problems_of_groups() -> None:

@@ -55,6 +55,8 @@ def test_parents_take_nothing(model: ElasticModel) -> None:
     for one in (claim("x", group="p"), by_namespace):
         messages = [str(violation) for violation in model.check(one)]
         assert messages == ["elastic group 'p': 10 cpu requested, never more than 0 allowed"]
+        assert [limit.max_resources for limit in model.limits(one)] == [Resource(cpu=0)]
+        assert not list(model.guarantees(one))
 
 
 def test_the_youngest_is_evicted(model: ElasticModel) -> None:
@@ -70,6 +72,36 @@ def test_the_youngest_is_evicted(model: ElasticModel) -> None:
     for name in ("young", "old"):
         model.charge(claim(name, 10))
     assert model.evictions(urgent) == ("young",)
+
+
+def test_a_claim_that_returns_later_is_young(model: ElasticModel) -> None:
+    """A refunded claim keeps its place in the order of charges only until another claim is charged."""
+    model.charge(claim("back", 10))
+    model.refund(claim("back", 10))
+    for name in ("between", "back"):
+        model.charge(claim(name, 10))
+    model.charge(claim("b-1", 40, group="b"))
+
+    assert model.evictions(claim("urgent", 11, priority=1)) == ("back",)
+
+
+def test_borrowers_return_what_runs(model: ElasticModel) -> None:
+    """A borrower is listed with its running allocations; the usage of the claimant includes what it requests."""
+    model.quota.create(ElasticGroup("c", "", Resource(cpu=1, gpu=1), Resource(cpu=100, gpu=4)))
+    model.charge(claim("b-1", 40, group="b"))
+    model.add_pending(claim("b-2", 5, group="b"))
+    (borrower,) = model.borrowers(claim("x", 20, group="c"), ())
+
+    assert (borrower.name, borrower.allocation_ids) == ("b", ("b-1",))
+    assert [one.kind for one in model.guarantees(None)] == ["elastic groups"]
+    assert [(one.name, one.resource, one.used) for one in borrower.entitled] == [("c", "cpu", 20), ("c", "gpu", 0)]
+
+
+def test_room_of_the_runtime_alone(model: ElasticModel) -> None:
+    """The room of a group is known for its runtime, and not for its minimum."""
+    model.add_pending(claim("a-1", 80))
+
+    assert (model.room("elastic group", "a", "cpu"), model.room("elastic group minimum", "a", "cpu")) == (60, None)
 
 
 def test_evictions_in_a_group_without_weight() -> None:
@@ -136,6 +168,17 @@ def test_a_default_group_marked_as_parent_takes_claims(model: ElasticModel) -> N
     for one in (claim("x", group="typo"), claim("y", group=DEFAULT_GROUP)):
         assert not list(model.check(one))
         model.quota.expect(Pod(one.allocation_id, Resource(cpu=1), one.tags[GROUP_TAG]))
+
+
+def test_differences_from_the_ledger(model: ElasticModel) -> None:
+    """The self-check names each claim with another amount or state, and each pod that the ledger does not have."""
+    model.charge(claim("x"))
+    model.add_pending(claim("y"))
+    assert not list(model.verify({"x": claim("x")}, {"y": claim("y")}))
+
+    differs = [f"the pod of allocation '{name}' differs from the ledger" for name in "xy"]
+    assert list(model.verify({"x": claim("x", 11), "y": claim("y")}, {})) == differs
+    assert list(model.verify({"x": claim("x")}, {})) == ["there is a pod for 'y', which is not in the ledger"]
 
 
 def test_reset_keeps_everything_else(model: ElasticModel) -> None:

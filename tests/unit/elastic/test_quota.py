@@ -9,6 +9,7 @@ import pytest
 
 from support.elastic_fixtures import group
 from ugm import RequestError, Resource
+from ugm.decision import EffectiveLimit
 from ugm.elastic import (
     DEFAULT_GROUP,
     ROOT_GROUP,
@@ -85,6 +86,23 @@ def test_misuse(call: object, message: str) -> None:
 
     assert str(caught.value) == message
     assert one.tree.request(ROOT_GROUP) == TEN
+
+
+def test_pods_that_never_fit_together() -> None:
+    """Several pods are denied for good with their sum, even if each of them fits alone."""
+    one, pods = quota(group("a", most=15)), [Pod(name, TEN, "a") for name in ("p", "q")]
+
+    assert one.never(pods[:1]) == ()
+    assert [(each.limit, each.used, each.requested) for each in one.never(pods)] == [(15, 0, 20)]
+
+
+def test_limit_of_a_minimum() -> None:
+    """The minimum limits non-preemptible pods, of the resources that the maximum names."""
+    one = quota(ElasticGroup("a", "", Resource(cpu=2, gpu=1), Resource(cpu=10)))
+    *_, least = one.limits(Pod("p", TEN, "a", preemptible=False))
+
+    place, nothing = "elastic group 'a'", Resource(cpu=0)
+    assert least == EffectiveLimit("elastic group minimum", "a", "", "", place, Resource(cpu=2), 0, nothing, 0)
 
 
 def test_runtime_violation_is_a_value() -> None:

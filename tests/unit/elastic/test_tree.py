@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import pytest
 
-from support.elastic_fixtures import group
+from support.elastic_fixtures import cpu_runtimes, group
 from ugm import RequestError, Resource
 from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, ElasticTree, GroupError
 from ugm.elastic.group import parents_first
@@ -83,6 +83,7 @@ def test_copy_is_independent(tree: ElasticTree) -> None:
     assert (twin.groups, twin.total, twin.scale_min) == (tree.groups, tree.total, tree.scale_min)
     assert (twin.request("a"), tree.request("a")) == (Resource(cpu=10), Resource(cpu=9))
     assert twin.used(ROOT_GROUP) == Resource(cpu=6)
+    twin.change_used("a", Resource(cpu=-4), non_preemptible=Resource(cpu=-4))
 
 
 def test_groups_without_a_root() -> None:
@@ -100,3 +101,17 @@ def test_what_is_said_of_the_root_has_no_effect(tree: ElasticTree) -> None:
 
     assert tree.runtime(ROOT_GROUP) == Resource(cpu=100)
     assert tree.groups[0].name == ROOT_GROUP
+
+
+def test_what_a_group_no_longer_requests_goes_to_others() -> None:
+    """A group that now requests less than its share leaves the rest, also right after its share was computed."""
+    tree = ElasticTree(Resource(cpu=8), [group("a"), group("b")])
+    shares = []
+    for name, delta in (("b", 14), ("a", 15), ("b", -11)):
+        tree.change_request(name, Resource(cpu=delta))
+        shares.append(cpu_runtimes(tree, "a", "b"))
+
+    tree.set_total(Resource(cpu=1))
+    shares.append(cpu_runtimes(tree, "a", "b"))
+
+    assert shares == [[0, 8], [4, 4], [5, 3], [1, 0]]

@@ -106,6 +106,17 @@ def test_a_plan_with_changed_victims_is_refused() -> None:
     assert "there is no such application" in stale(partition, plan)
 
 
+def test_a_victim_that_waits_again_is_not_running() -> None:
+    """Nothing is evicted if all victims have ended, even if requests with their ids are waiting."""
+    partition = lent()
+    plan = partition.plan_reclaim("a", THREE)
+    for name in plan.allocation_ids:
+        partition.release(name)
+        assert partition.request(name, "b", TWO)
+
+    assert partition.reclaim(plan) == ()
+
+
 def test_foreign_victims_are_refused() -> None:
     """A plan that was changed by hand evicts nothing that the rules protect."""
     partition = lent("elastic", *[Held("b", 2)] * 4, Held("a", 2))

@@ -51,7 +51,7 @@ def running() -> Partition:
 def test_a_plan_of_a_configuration_names_the_timers() -> None:
     """A plan says which queues would be above their maximum from then on, and does not repeat those that are."""
     partition = running()
-    plan = partition.plan(config(6))
+    plan = partition.plan(config(9))
 
     assert plan.reductions == (PlannedReduction("root.a", 60),)
     assert "would be reduced:\n  root.a after 60 s above its maximum" in str(plan)

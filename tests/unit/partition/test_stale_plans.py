@@ -110,3 +110,12 @@ def test_a_request_with_a_longer_delay() -> None:
     now[0] += 1
 
     assert partition.carry_out(made) == ("batch-0",)
+
+
+def test_a_plan_without_a_node_keeps_that_of_the_request() -> None:
+    """A pending request for a node keeps it when a plan that does not choose a node makes room."""
+    partition = full()
+    ask(partition, node="n")
+    partition.carry_out(plan(partition))
+
+    assert [one.node for one in partition.allocations() if one.allocation_id == "prod-0"] == ["n"]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.partition_fixtures import BOB, SUE, config, memory
-from ugm import Partition, parse_config
+from support.partition_fixtures import BOB, SUE, Licences, config, memory
+from ugm import Partition, Resource, parse_config
+from ugm.model import ReportingModel
 from ugm.partition import AbstractPartition, WaitingList
 from ugm.store import open_partition
 
@@ -41,6 +42,46 @@ def test_one_test_per_grant() -> None:
 
     assert waiting.tests == 8 + 59
     partition.verify()
+
+
+class Rooms(Licences, ReportingModel):
+    """Licences, of which the model knows how many are free."""
+
+    def room(self, kind: str, name: str, resource: str) -> int:
+        """Return the free licences."""
+        assert (kind, name, resource) == ("licence", "solver", "licence")
+        return self.limit - self.used
+
+
+def test_no_test_without_room_in_a_model() -> None:
+    """A request that a quota model has denied is tested again when the model has room for it."""
+    partition = Partition(EIGHT, models=[Rooms(2)])
+    partition.submit("app", SUE, "root.a")
+    for name in ("held-1", "held-2"):
+        assert partition.allocate(name, "app", Resource(licence=1))
+    partition.request("waits", "app", Resource(licence=2))
+    waiting, expected = partition.waiting_list(), [([], 1), ([], 1), (["waits"], 2)]
+    found = [(woken(waiting), waiting.tests)]
+    for name in ("held-1", "held-2"):
+        partition.release(name)
+        found.append((woken(waiting), waiting.tests))
+
+    assert found == expected
+
+
+def test_a_replaced_model_may_have_room() -> None:
+    """A waiting request is tested again when the quota model that has denied it is replaced."""
+    model = Rooms(0)
+    partition = Partition(EIGHT, models=[model])
+    partition.submit("app", SUE, "root.a")
+    partition.request("waits", "app", Resource(licence=1))
+    waiting = partition.waiting_list()
+    assert woken(waiting) == []
+    assert not waiting.event.is_set()
+    partition.replace_model(model, Rooms(1))
+
+    assert waiting.event.is_set()
+    assert woken(waiting) == ["waits"]
 
 
 def test_nothing_is_recorded(tmp_path: Path) -> None:

@@ -55,13 +55,16 @@ def test_the_tree_of_the_documentation() -> None:
 
 
 def test_yaml_says_the_same() -> None:
-    """In YAML quotation marks may be left out."""
-    text = "kind: QuotaTree\nmetadata: {name: T}\nspec:\n  resourceNames: [cpu]\n  nodes:\n"
+    """In YAML quotation marks may be left out. A quota allows none of a resource that it does not name."""
+    text = "kind: QuotaTree\nmetadata: {name: T}\nspec:\n  resourceNames: [cpu, gpu]\n  nodes:\n"
     text += "    R: {quota: {cpu: 4}}\n    A: {parent: R, hard: true, quota: {cpu: 010}}\n"
     manager = QuotaManager()
     manager.add_tree_from_string(text)
 
-    assert [(n.name, n.hard, n.quota["cpu"]) for n in manager.view("T").nodes] == [("R", False, 4), ("A", True, 10)]
+    assert [(n.name, n.hard, n.quota) for n in manager.view("T").nodes] == [
+        ("R", False, Resource(cpu=4, gpu=0)),
+        ("A", True, Resource(cpu=10, gpu=0)),
+    ]
 
 
 def test_all_problems_together() -> None:

@@ -26,6 +26,12 @@ MISUSE: dict[str, tuple[Callable[[QuotaManager], object], str]] = {
     "tree": (lambda m: m.allocate("X", "known"), "tree_name 'X': there is no such tree"),
     "consumer": (lambda m: m.allocate("T", "x"), "consumer_id 'x': there is no such consumer"),
     "again": (lambda m: m.allocate("T", "held"), "consumer_id 'held': the consumer is allocated on tree 'T' already"),
+    "try": (lambda m: m.try_allocate("T", "held"), "consumer_id 'held': the consumer is allocated on tree 'T' already"),
+    "consumer-unnamed": (lambda _: ConsumerInfo(""), "consumer_id '': an id is a text of 1 to 256 characters"),
+    "removed": (
+        lambda m: list(map(m.remove_consumer, ("known", "known"))),
+        "consumer_id 'known': there is no such consumer",
+    ),
     "forest": (lambda m: m.allocate_forest("X", "known"), "forest_name 'X': there is no such forest"),
     "forest-again": (
         lambda m: m.allocate_forest("F", "held"),
@@ -79,7 +85,6 @@ def test_try_in_maintenance(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: ConsumerInfo(""),
         lambda: ConsumerInfo("a", ["T"]),  # type: ignore[list-item]  # what is tested
         lambda: ConsumerInfo("a", [TreeRequest("T", "A", {"cpu": 1})]),  # type: ignore[arg-type]  # what is tested
         lambda: ConsumerInfo("a", [TreeRequest("T", "A", priority=True)]),
@@ -153,3 +158,24 @@ def test_rejections_in_words() -> None:
         "'M' rejected in group 'M' of tree 'T': not a leaf",
     ]
     assert str(scene.ask("d", "L", 2, priority=4)) == "'d' allocated, preempting 'a'"
+
+
+def test_the_quotas_above_that_never_suffice() -> None:
+    """If waiting can help at every visited node, the nodes above follow whose whole quota is too small."""
+    scene = Scene({"R": ("nil", 4), "L!": ("R", 5)})
+    scene.ask("a", "L", 3)
+
+    assert str(scene.ask("b", "L", 5)).splitlines()[1:3] == [
+        "  quota node 'L' of tree 'T': 5 cpu requested, 3 of 5 used, 3 too much",
+        "  quota node 'R' of tree 'T': 5 cpu requested, never more than 4 allowed",
+    ]
+
+
+def test_a_consumer_that_one_tree_cannot_hold_leaves_all(scene: Scene) -> None:
+    """If a tree of a forest has lost all of its nodes, its consumers are released everywhere."""
+    scene.manager.allocate_forest("F", "known")
+    for name in PAIR:
+        scene.manager.get_tree_cache("T1").delete_node(name)
+
+    assert scene.manager.update_forest("F").unallocated == ("known",)
+    assert [scene.held(tree) for tree in scene.trees] == [{"A": ["held"]}, {}]

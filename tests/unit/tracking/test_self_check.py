@@ -47,6 +47,14 @@ DAMAGE: dict[str, tuple[Callable[[Manager], object], str]] = {
         lambda manager: manager._index.holdings.clear(),
         "user 'sue' lists other holdings than are charged to it",
     ),
+    "two groups": (
+        lambda manager: setattr(holding(manager).sibling, "group", None),
+        "application 'app-1' is charged to more than one user or group",
+    ),
+    "one queue twice": (
+        lambda manager: setattr(holding(manager).sibling, "queue_path", "root.a"),
+        "application 'app-1' is listed twice in one queue",
+    ),
 }
 
 

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from support.tracking_fixtures import NOTHING, ONE, Wrong
+from support.tracking_fixtures import NOTHING, ONE, Wrong, partition, user
 from ugm import NotTrackedError, ReleaseError, RequestError, Resource, TrackingType
-from ugm.tracking import ActiveLimits, GroupTracker, QueueTracker, UserTracker
+from ugm.tracking import ActiveLimits, GroupTracker, Limits, QueueTracker, UserTracker
 
 ZEROS, NEGATIVE = Resource(memory=0, vcore=0), Resource(memory=-1)
 
@@ -189,3 +189,35 @@ def test_charged_through_the_user_alone(dev: GroupTracker, active_limits: Active
             operation("root.a", "app-1", ONE)
         assert str(caught.value) == "application_id 'app-1': the application is charged through its user 'sue'"
     assert sue.usage == dev.usage == ONE
+
+
+def test_an_ended_application_chooses_again(sue: UserTracker, dev: GroupTracker) -> None:
+    """An application ends, for its user and its group, when it is removed with its last usage."""
+    sue.set_group_for_app("app-1", dev)
+    sue.increase_resource("root.a", "app-1", Resource(memory=2))
+    sue.decrease_resource("root.a", "app-1", ONE)
+    assert [*sue.applications, *dev.applications] == ["app-1", "app-1"]
+    sue.decrease_resource("root.a", "app-1", ONE, remove_app=True)
+
+    assert [*sue.applications, *dev.applications] == []
+    assert not sue.has_group_for_app("app-1")
+
+
+def test_one_half_set_by_hand(sue: UserTracker, active_limits: ActiveLimits) -> None:
+    """The half of a limit that is not set by hand is the one in force, also right after a new configuration."""
+    sue.increase_resource("root", "app-1", ONE)
+    active_limits.replace_limits(Limits.compile(partition({"root": [user("sue", memory=1)]})))
+    sue.set_max_applications(9)
+
+    assert not sue.increase_resource("root", "app-2", ONE)
+
+
+def test_charged_through_the_group_alone(sue: UserTracker, dev: GroupTracker) -> None:
+    """An application of a group cannot be charged through a user who chooses the group for it."""
+    dev.increase_resource("root.a", "app-1", ONE)
+    sue.set_group_for_app("app-1", dev)
+
+    with pytest.raises(RequestError) as caught:
+        sue.increase_resource("root.a", "app-1", ONE)
+    assert str(caught.value) == "application_id 'app-1': the application is charged through its group 'dev'"
+    assert (sue.usage, dev.usage) == (NOTHING, ONE)
