@@ -91,8 +91,7 @@ def test_limit_that_rises_later() -> None:
 def test_limits_of_the_cluster_and_of_a_schedule_for_people() -> None:
     """End users read of the root as the cluster, and of a schedule when all of its limits have risen."""
     full = Violation(TrackingType.QUEUE, "root", "root", "", "gpu", 4, 3, 2)
-    at = 1_795_824_000
-    rises = [ScheduledViolation.of(TOO_LARGE, LimitRise(at + more, 16_000)) for more in (0, 3600)]
+    rises = [ScheduledViolation.of(TOO_LARGE, LimitRise(at, 16_000)) for at in (1_795_824_000, 1_795_827_600)]
 
     assert Decision((full,)).for_people().startswith("The cluster allows 4 GPUs (in use: 3 GPUs), and the request is")
     assert Decision((*rises,)).for_people().endswith(". More is allowed from 2026-11-28 01:00 UTC on.")

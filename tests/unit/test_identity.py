@@ -45,7 +45,7 @@ def test_user_survives_pickle_and_copy() -> None:
 NO_NAME = "a name is a text of 1 to 256 characters"
 WILDCARD = "the wildcard '*' is not a valid name (allowed: only in limits)"
 PATH = "expected 'root', or names below it separated by single dots"
-BELOW = ("sales", "root.", ".root", "root..a", "root.a b", "rooted", "root.a\n", "root\n", "root.\x00", " root")
+BELOW = ("s" * 256, "root.", ".root", "root..a", "root.a b", "rooted", "root.a\n", "root\n", "root.\x00", " root")
 
 
 @pytest.mark.parametrize(

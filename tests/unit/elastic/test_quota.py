@@ -88,6 +88,15 @@ def test_misuse(call: object, message: str) -> None:
     assert one.tree.request(ROOT_GROUP) == TEN
 
 
+def test_started_and_stopped() -> None:
+    """A pod counts as used from its admission until it is stopped, and requests its amounts until it is forgotten."""
+    one, nothing = quota(group("a")), Resource()
+    one.expect(Pod("p", TEN, "a"))
+    for call, used in ((one.admit, TEN), (one.start, TEN), (one.stop, nothing), (one.stop, nothing)):
+        call("p")
+        assert (one.tree.used("a"), one.tree.request("a")) == (used, TEN)
+
+
 def test_pods_that_never_fit_together() -> None:
     """Several pods are denied for good with their sum, even if each of them fits alone."""
     one, pods = quota(group("a", most=15)), [Pod(name, TEN, "a") for name in ("p", "q")]

@@ -61,10 +61,8 @@ def test_yaml_says_the_same() -> None:
     manager = QuotaManager()
     manager.add_tree_from_string(text)
 
-    assert [(n.name, n.hard, n.quota) for n in manager.view("T").nodes] == [
-        ("R", False, Resource(cpu=4, gpu=0)),
-        ("A", True, Resource(cpu=10, gpu=0)),
-    ]
+    quotas = [(n.name, n.hard, n.quota) for n in manager.view("T").nodes]
+    assert quotas == [("R", False, Resource(cpu=4, gpu=0)), ("A", True, Resource(cpu=10, gpu=0))]
 
 
 def test_all_problems_together() -> None:

@@ -28,10 +28,7 @@ MISUSE: dict[str, tuple[Callable[[QuotaManager], object], str]] = {
     "again": (lambda m: m.allocate("T", "held"), "consumer_id 'held': the consumer is allocated on tree 'T' already"),
     "try": (lambda m: m.try_allocate("T", "held"), "consumer_id 'held': the consumer is allocated on tree 'T' already"),
     "consumer-unnamed": (lambda _: ConsumerInfo(""), "consumer_id '': an id is a text of 1 to 256 characters"),
-    "removed": (
-        lambda m: list(map(m.remove_consumer, ("known", "known"))),
-        "consumer_id 'known': there is no such consumer",
-    ),
+    "gone": (lambda m: list(map(m.remove_consumer, ["known"] * 2)), "consumer_id 'known': there is no such consumer"),
     "forest": (lambda m: m.allocate_forest("X", "known"), "forest_name 'X': there is no such forest"),
     "forest-again": (
         lambda m: m.allocate_forest("F", "held"),
@@ -179,3 +176,22 @@ def test_a_consumer_that_one_tree_cannot_hold_leaves_all(scene: Scene) -> None:
 
     assert scene.manager.update_forest("F").unallocated == ("known",)
     assert [scene.held(tree) for tree in scene.trees] == [{"A": ["held"]}, {}]
+
+
+def test_an_interruption_changes_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that an exception interrupts in the second tree of a forest leaves both trees as they were."""
+    before = [scene.manager.view(tree) for tree in scene.trees]
+    monkeypatch.setattr(scene.manager._registry.trees["T1"].tree, "allocate", None)
+    with pytest.raises(TypeError):
+        scene.manager.allocate_forest("F", "known")
+
+    assert [scene.manager.view(tree) for tree in scene.trees] == before
+
+
+def test_a_negative_request_frees() -> None:
+    """A negative amount of a request is free for others."""
+    scene = Scene(PAIR)
+    scene.ask("gives", "A", -2)
+
+    assert scene.ask("takes", "A", 6)
+    assert scene.used() == {"R": 4, "A": -2, "B": 0}

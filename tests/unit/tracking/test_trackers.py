@@ -179,7 +179,7 @@ def test_group_of_another_partition(sue: UserTracker) -> None:
 
 
 def test_charged_through_the_user_alone(dev: GroupTracker, active_limits: ActiveLimits) -> None:
-    """An application of a user cannot be charged or refunded through its group alone."""
+    """An application of a user cannot be charged or refunded through its group alone, nor one of a group by a user."""
     sue = UserTracker("sue", active_limits)
     sue.set_group_for_app("app-1", dev)
     sue.increase_resource("root.a", "app-1", ONE)
@@ -189,6 +189,10 @@ def test_charged_through_the_user_alone(dev: GroupTracker, active_limits: Active
             operation("root.a", "app-1", ONE)
         assert str(caught.value) == "application_id 'app-1': the application is charged through its user 'sue'"
     assert sue.usage == dev.usage == ONE
+    dev.increase_resource("root.a", "app-2", ONE)
+    sue.set_group_for_app("app-2", dev)
+    with pytest.raises(RequestError, match="the application is charged through its group 'dev'"):
+        sue.increase_resource("root.a", "app-2", ONE)
 
 
 def test_an_ended_application_chooses_again(sue: UserTracker, dev: GroupTracker) -> None:
@@ -210,14 +214,3 @@ def test_one_half_set_by_hand(sue: UserTracker, active_limits: ActiveLimits) -> 
     sue.set_max_applications(9)
 
     assert not sue.increase_resource("root", "app-2", ONE)
-
-
-def test_charged_through_the_group_alone(sue: UserTracker, dev: GroupTracker) -> None:
-    """An application of a group cannot be charged through a user who chooses the group for it."""
-    dev.increase_resource("root.a", "app-1", ONE)
-    sue.set_group_for_app("app-1", dev)
-
-    with pytest.raises(RequestError) as caught:
-        sue.increase_resource("root.a", "app-1", ONE)
-    assert str(caught.value) == "application_id 'app-1': the application is charged through its group 'dev'"
-    assert (sue.usage, dev.usage) == (NOTHING, ONE)
