@@ -27,6 +27,7 @@ from ugm.partition import (
     Difference,
     RunningAllocation,
 )
+from ugm.queues import Submission
 from ugm.resources import Resource
 from ugm.testing.partition_model_state import UNASSIGNED, PartitionModelState, SubmittedApplication
 
@@ -64,10 +65,9 @@ class PartitionModel(PartitionModelState):
         new = SubmittedApplication(application_id, user, queue, tags or {}, gang_style, "")
         if self._is_known(new, quota):
             return self.applications[application_id].queue_path, False
-        path = self.queues.place(user, queue, new.tags)
+        path, _, creates, *_ = self.queues.place(Submission(application_id, user, queue, new.tags))
         if path is None or self.over_submitted(new._replace(queue_path=path)):
             return None, False
-        creates = path not in self.queues.paths()
         self.queues.create(path)
         self.queues.override_quota(path, quota)
         self.applications[application_id] = new._replace(queue_path=path)

@@ -1,8 +1,8 @@
 """The state of a naive partition model: lists of applications and allocations, and every query computed from them.
 
 A `QueueModel` has the queues, and limits are found by walking through the configuration. For each query, other quota
-models are created and charged with all allocations. Nothing is counted or cached, and no code is shared with the
-partition. `ugm.testing.PartitionModel` adds the operations that change the lists.
+models are created and charged with all allocations. Nothing is counted or cached, and no code but that of
+placement is shared with the partition. `ugm.testing.PartitionModel` adds the operations that change the lists.
 
 Source: Apache YuniKorn, user based resource usage tracking; user based quota enforcement; resource quota management.
 """

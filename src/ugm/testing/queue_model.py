@@ -2,20 +2,22 @@
 
 `QueueModel` only stores the nodes of the cluster, and the queues that are not in the configuration: dynamic queues, and
 queues that have been removed from the configuration while they had applications. It finds everything else by walking
-through the configuration from the root. It shares no code with `ugm.queues`, and expects valid arguments.
+through the configuration from the root. Of `ugm.queues` it uses only the placement rules and the access control lists,
+which have tests of their own. It expects valid arguments.
 
 Source: Apache YuniKorn, resource quota management; placement rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, final
 
-from ugm.configuration import ChildTemplate, FilterConfig, PartitionConfig, PlacementRule, QueueConfig, QueueResources
+from ugm.configuration import ChildTemplate, PartitionConfig, QueueConfig, QueueResources
 from ugm.errors import RequestError
 from ugm.identity import ROOT, UserGroup
+from ugm.queues import Acl, Placement, PlacementRules, Submission, path_allows
 from ugm.resources import Resource
 
 __all__ = ["QueueModel", "upward"]
@@ -103,43 +105,18 @@ class QueueModel:
 
     # Placement
 
-    def place(self, user: UserGroup, requested: str, tags: Mapping[str, str]) -> str | None:
-        """Return the queue of an application; None if no rule leads to a usable queue."""
-        rules = () if self.config is None else self.config.placement_rules
-        if not rules:
-            path = _spelt(requested)
-            path = path if path is None or "." in path or path == ROOT else f"{ROOT}.{path}"
-            return path if path is not None and self._may_use(path, user, create=False) else None
-        for rule in rules:
-            path = self._found(rule, user, requested, tags)
-            if path is not None and self._may_use(path, user, create=rule.create):
-                return path
-        return None
+    def place(self, submission: Submission) -> Placement:
+        """Return the queue of an application by the rules of the configuration."""
+        return PlacementRules(() if self.config is None else self.config.placement_rules).place(submission, self)
 
-    def _found(self, rule: PlacementRule, user: UserGroup, requested: str, tags: Mapping[str, str]) -> str | None:
-        """Return the path that a rule and its parent rules lead to."""
-        if not _applies(rule.filter, user):
-            return None
-        kinds = {"provided": requested, "user": user.name, "tag": tags.get(rule.value, ""), "fixed": rule.value}
-        name = _spelt(kinds[rule.name.lower()])
-        if name is None or name == ROOT or name.startswith("root."):
-            return name
-        if rule.parent is None:
-            return f"{ROOT}.{name}"
-        above = self._found(rule.parent, user, requested, tags)
-        if above is None or (above not in self.paths() and not rule.parent.create):
-            return None
-        return None if above in self.paths() and self.is_leaf(above) else f"{above}.{name}"
+    def exists(self, path: str) -> bool:
+        """Return whether a queue exists."""
+        return path in self.paths()
 
-    def _may_use(self, path: str, user: UserGroup, *, create: bool) -> bool:
-        nearest = self.nearest(path)
-        fits = self.is_leaf(path) if nearest == path else create and not self.is_leaf(nearest)
-        return fits and not self.is_draining(nearest) and self._may_submit(nearest, user)
-
-    def _may_submit(self, path: str, user: UserGroup) -> bool:
+    def may_submit(self, path: str, user: UserGroup) -> bool:
+        """Return whether the access control lists of a queue or of one above it admit a user."""
         queues = [queue for above in upward(path) for queue in [self.configured(above)] if queue is not None]
-        lists = [text for queue in queues for text in (queue.submit_acl, queue.admin_acl) if text]
-        return not lists or any(_lets_in(text, user) for text in lists)
+        return path_allows([Acl.parse(text) for one in queues for text in (one.submit_acl, one.admin_acl)], user)
 
     # Changes
 
@@ -205,31 +182,3 @@ def upward(path: str) -> list[str]:
 
 def _with_quota(settings: QueueConfig, template: ChildTemplate) -> QueueConfig:
     return replace(settings, resources=template.resources, max_applications=template.max_applications)
-
-
-def _spelt(text: str) -> str | None:
-    """Return the queue name or path in canonical form; None if the text is invalid."""
-    small = text.lower()
-    if small.startswith("root."):
-        parts = small.split(".")
-        return small if all(map(_is_name, parts[1:])) else None
-    small = small.replace(".", "_dot_")
-    return small if small == ROOT or _is_name(small) else None
-
-
-def _is_name(text: str) -> bool:
-    plain = text.isascii() and all(letter.isalnum() or letter in "_:#/@-" for letter in text)
-    return plain and text != ROOT and 0 < len(text) <= 64  # noqa: PLR2004 - the maximum length of a name
-
-
-def _applies(filtered: FilterConfig, user: UserGroup) -> bool:
-    """Return whether a filter without patterns accepts a user."""
-    nobody = not filtered.users and not filtered.groups
-    named = nobody or user.name in filtered.users or not set(filtered.groups).isdisjoint(user.groups)
-    return not named if filtered.type.lower() == "deny" else named
-
-
-def _lets_in(text: str, user: UserGroup) -> bool:
-    users, _, groups = text.partition(" ")
-    lists: Sequence[tuple[str, Sequence[str]]] = ((users, (user.name,)), (groups.strip(), user.groups))
-    return any(names == "*" or not set(names.split(",")).isdisjoint(whose) for names, whose in lists)

@@ -67,6 +67,10 @@ def test_without_rules() -> None:
             "the filter denies user 'lin'",
         ),
         ("name: user", "root.lin does not exist, and the rule does not create it"),
+        (
+            "{name: user, create: true, parent: {name: fixed, value: new}}",
+            "root.new does not exist, and the parent rule does not create it",
+        ),
     ],
 )
 def test_why_nothing_is_found(rule: str, reason: str) -> None:
