@@ -64,12 +64,10 @@ _CHECK_SECONDS: Final = 5.0
 _LEAST_COMPRESSED: Final = 1024
 
 #: All routes.
-ROUTES: Final[tuple[Route, ...]] = (
-    *(
-        route
-        for module in (endpoints, objects, utilization, usage, waiting, models, decisions, operations, server, live)
-        for route in module.ROUTES.found
-    ),
+ROUTES: Final[tuple[Route, ...]] = tuple(
+    route
+    for module in (endpoints, objects, utilization, usage, waiting, models, decisions, operations, server, live)
+    for route in module.ROUTES.found
 )
 
 

@@ -84,6 +84,8 @@ class ConfigAttempt:
 _LOGGER: Final = logging.getLogger(__name__)
 
 
+#: Equivalent to no configuration.
+_EMPTY: Final = PartitionConfig(queues=(QueueConfig(name=ROOT),))
 _PROGRAM: Final = Actor("local", "program")
 _WATCH: Final = Actor("local", "watch")
 
@@ -145,10 +147,7 @@ class Configurations:
 
     def config_in_force(self) -> SchedulerConfig:
         """Return the configuration in force."""
-        found = {name: partition.config for name, partition in self._partitions.items()}
-        configs = (
-            _empty_config(name) if config is None else replace(config, name=name) for name, config in found.items()
-        )
+        configs = (replace(one.config or _EMPTY, name=name) for name, one in self._partitions.items())
         return SchedulerConfig(partitions=tuple(configs))
 
     def upload(self, text: str, actor: Actor = _PROGRAM, *, confirm: bool = False) -> dict[str, Changes]:
@@ -343,11 +342,6 @@ def _attempt(
     left_out = sum(max(0, len(each) - _MOST_LINES) for each in (problems, *lines.values()))
     kept = {name: tuple(found[:_MOST_LINES]) for name, found in lines.items()}
     return ConfigAttempt(at, source, *actor, code, tuple(map(str, problems[:_MOST_LINES])), kept, left_out)
-
-
-def _empty_config(name: str) -> PartitionConfig:
-    """Return a configuration that is equivalent to none."""
-    return PartitionConfig(name=name, queues=(QueueConfig(name=ROOT),))
 
 
 def _by_partition(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
 
 from ugm.errors import RequestError
@@ -360,17 +360,13 @@ def copy_store(source: StoreLocation, target: StoreLocation) -> None:
         RequestError: the target exists.
         StoreError: the store cannot be read, or the copy cannot be written.
     """
-    reader, writer = database_at(source, is_reader=True), database_at(target)
-    try:
+    with closing(database_at(source, is_reader=True)) as reader, closing(database_at(target)) as writer:
         reader.require_format()
         if writer.has_tables():
             raise RequestError("target", writer.location, "there is a store already", "id-in-use")
         writer.prepare()
         with reader.transaction(reading=True), writer.transaction():
             _copy(reader, writer)
-    finally:
-        reader.close()
-        writer.close()
 
 
 def _copy(reader: Database, writer: Database) -> None:
@@ -391,11 +387,8 @@ def delete_usage(location: StoreLocation, before: int) -> None:
     Raises:
         StoreError: the store cannot be written.
     """
-    database = database_at(location)
-    try:
+    with closing(database_at(location)) as database:
         database.require_format()
         with database.transaction():
             database.run("UPDATE fold SET usage_since = ? WHERE usage_since < ?", [before, before])
             database.run('DELETE FROM usage WHERE "end" <= ?', [before])
-    finally:
-        database.close()

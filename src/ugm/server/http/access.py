@@ -20,7 +20,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Callable, Iterable, Mapping
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, final
 
 from starlette.datastructures import Headers
@@ -109,22 +109,22 @@ _OWN_SITES: Final = frozenset(("same-origin", "none"))
 def _host_in(text: str) -> str | None:
     """Return the canonical host of ``HOST`` or ``HOST:PORT``; None for other texts."""
     found = _HOST.fullmatch(text)
-    return None if found is None else _normalize(found[1].strip("[]").rstrip(".").lower())
+    return None if found is None else str(_address(found[1].strip("[]").rstrip(".").lower()))
 
 
-def _normalize(host: str) -> str:
-    """Return the canonical spelling of an address; a name is returned unchanged."""
+def _address(host: str) -> IPv4Address | IPv6Address | str:
+    """Return an address, whose text is its canonical spelling; a name is returned unchanged."""
     try:
-        return str(ip_address(host))
+        return ip_address(host)
     except ValueError:
         return host
 
 
 def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+    address = _address(host)
+    if isinstance(address, str):
+        return address == "localhost" or address.endswith(".localhost")
+    return address.is_loopback
 
 
 def require_hosts(names: Iterable[object]) -> frozenset[str]:
@@ -184,7 +184,7 @@ class OriginGuard:
         if host is None:
             return ApiError(400, "host-invalid", "the request needs one header Host with the name of the server")
         own = scope.get("server")
-        if not (_is_loopback(host) or host in self._allowed or (own is not None and _normalize(own[0]) == host)):
+        if not (_is_loopback(host) or host in self._allowed or (own is not None and str(_address(own[0])) == host)):
             message = f"unknown host {host[:100]!r}; the server can be started with it as an allowed host"
             return ApiError(421, "host-unknown", message)
         if self._is_foreign(headers, hosts[0], scope["method"]):

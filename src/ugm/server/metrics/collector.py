@@ -16,12 +16,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
 from heapq import nlargest
 from itertools import accumulate, product
 from math import inf
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final, get_args
+from typing import TYPE_CHECKING, Any, Final, final, get_args
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from ugm.service.protocol.status import ServiceStatus
 
 
-__all__ = ["MetricSamples", "PartitionCollector", "add_models", "exposition"]
+__all__ = ["MetricSamples", "PartitionCollector", "exposition"]
 
 _FAMILIES: Final[Mapping[str, Any]] = {
     "gauge": GaugeMetricFamily,
@@ -122,40 +121,11 @@ def _text(name: str) -> str:
     return name.encode(errors="backslashreplace").decode()
 
 
-#: Returns the names that have series of their own, for a kind of names and the share of each.
-_Select: TypeAlias = Callable[[tuple[str, ...], Mapping[Any, float]], list[Any]]
 #: The prefix of the metrics, and the label of a node, by kind of tree.
 _NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "elastic": ("ugm_elastic_group", "group"),
     "quota": ("ugm_quota_node", "node"),
 }
-
-
-def add_models(samples: MetricSamples, select: _Select, reports: tuple[ModelReport, ...], users: Iterable[str]) -> None:
-    """Add the samples of the quota models of one partition.
-
-    Args:
-        samples: receives the samples, with the label of the partition.
-        select: returns the nodes and accounts that have series of their own.
-        reports: the states of the quota models.
-        users: the users that have series of their own.
-    """
-    if reports:
-        samples.add("ugm_suspended_models", sum(report.is_suspended for report in reports))
-    for tree in trees_of(reports):
-        shares = tree.shares()
-        _add_tree(samples, tree, [node for node in select(("tree", tree.name), shares) if node in shares])
-    accounts = {(one.budget, one.scope, one.owner, one.resource): one for one in accounts_of(reports)}
-    if accounts:
-        used = {key: as_float(account.share) for key, account in accounts.items()}
-        for key in select(("budget",), used):
-            if key in accounts:
-                _add_account(samples, accounts[key])
-    report = shares_of(reports)
-    if report is not None:
-        for one in report.state["users"]:
-            if one["user"] in users:
-                _add_user(samples, one)
 
 
 def _add_tree(samples: MetricSamples, tree: ModelTree, names: Iterable[str]) -> None:
@@ -280,7 +250,24 @@ class PartitionCollector(Collector):
             if one in shown[kind]:
                 samples.add(f"ugm_{kind}_oldest_pending_seconds", self._clock() - at, **{kind: one})
         _add_preemption(samples, partition.preemption_status())
-        add_models(samples, partial(self._select, name, _MOST_NODES), partition.model_reports(), shown["user"])
+        self._add_models(samples, name, partition.model_reports(), shown["user"])
+
+    def _add_models(
+        self, samples: MetricSamples, partition: str, reports: tuple[ModelReport, ...], users: Iterable[str]
+    ) -> None:
+        """Add the samples of the quota models of a partition, with those of some users."""
+        if reports:
+            samples.add("ugm_suspended_models", sum(report.is_suspended for report in reports))
+        for tree in trees_of(reports):
+            _add_tree(samples, tree, self._select(partition, _MOST_NODES, ("tree", tree.name), tree.shares()))
+        accounts = {(one.budget, one.scope, one.owner, one.resource): one for one in accounts_of(reports)}
+        used = {key: as_float(account.share) for key, account in accounts.items()}
+        for key in self._select(partition, _MOST_NODES, ("budget",), used):
+            _add_account(samples, accounts[key])
+        report = shares_of(reports)
+        for one in () if report is None else report.state["users"]:
+            if one["user"] in users:
+                _add_user(samples, one)
 
     def _oldest(self, name: str, partition: AbstractPartition) -> dict[tuple[str, str], float]:
         """Return the time of the oldest pending request of every queue and user that has one, by kind and name."""

@@ -62,14 +62,11 @@ def health(server: ServerState) -> Health:
     The status is ``degraded`` while the configuration file has problems or is not in force, otherwise ``ok``.
     """
     configurations = server.configurations
-    reason = ""
-    if configurations.refused:
-        reason = f"the configuration file was refused: {configurations.refused[0]}"
-    elif configurations.unapplied:
-        reason = f"the configuration file is not in force: {configurations.unapplied[0]}"
+    faults = configurations.refused, configurations.unapplied
+    states = zip(("was refused", "is not in force"), faults, strict=True)
+    reason = next((f"the configuration file {state}: {lines[0]}" for state, lines in states if lines), "")
     last, used = configurations.outcome, configurations.in_use
     file = None if configurations.path is None else str(configurations.path)
-    faults = configurations.refused, configurations.unapplied
     state = ConfigurationState(file, last.source, last.at, last.problems, InForce(used.source, used.at), *faults)
     status: Literal["degraded", "ok"] = "degraded" if reason else "ok"
     names = sorted(server.partitions)

@@ -47,11 +47,14 @@ class WaitingRequest(Turn):
 _PLACE: Final = ("reasons", "start", "reserved_for")
 
 
-class WaitingRequests(Struct):
-    """A page of pending requests."""
-
+class _Page(Struct):
     as_of: float
     total: int
+
+
+class WaitingRequests(_Page):
+    """A page of pending requests."""
+
     requests: list[Annotated[Object, WaitingRequest]]
 
 
@@ -82,19 +85,15 @@ class WaitingUser(WaitingOwner):
     running_applications: int
 
 
-class WaitingApplications(Struct):
+class WaitingApplications(_Page):
     """A page of applications with pending requests."""
 
-    as_of: float
-    total: int
     applications: list[WaitingApplication]
 
 
-class WaitingUsers(Struct):
+class WaitingUsers(_Page):
     """A page of users with pending requests."""
 
-    as_of: float
-    total: int
     users: list[WaitingUser]
 
 
