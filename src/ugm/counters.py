@@ -99,13 +99,6 @@ class Layout:
 
     __slots__ = ("closed", "examine", "families", "limited", "listed", "names", "positions")
 
-    #: With ``vcore`` and ``memory`` if some limit names them.
-    limited: frozenset[str]
-    #: Sorted, without ``vcore`` and ``memory``.
-    names: tuple[str, ...]
-    positions: Mapping[str, int]
-    closed: bool
-
     def __init__(
         self,
         names: Iterable[str] = (),
@@ -115,13 +108,15 @@ class Layout:
         families: Families | None = None,
         examine: NameCheck | None = None,
     ) -> None:
-        self.closed = closed
+        self.closed: Final = closed
         self.listed: Final = listed
         self.families: Final = families
         self.examine: NameCheck | None = examine
-        self.limited = frozenset(names)
-        self.names = tuple(sorted(self.limited.difference(_IN_ATTRIBUTES)))
-        self.positions = {name: position for position, name in enumerate(self.names)}
+        #: With ``vcore`` and ``memory`` if some limit names them.
+        self.limited: frozenset[str] = frozenset(names)
+        #: Sorted, without ``vcore`` and ``memory``.
+        self.names: Final = tuple(sorted(self.limited.difference(_IN_ATTRIBUTES)))
+        self.positions: Final[Mapping[str, int]] = {name: position for position, name in enumerate(self.names)}
 
     @property
     def rules(self) -> tuple[frozenset[str], Families | None]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple, final
@@ -102,22 +103,6 @@ class Configurations:
         is_file_shared: whether the file may contain further partitions, which other servers serve.
     """
 
-    #: The newest attempts, the newest first.
-    attempts: list[ConfigAttempt]
-    #: The number of attempts by source (``file`` or ``upload``) and result (``applied`` or ``refused``).
-    counts: dict[tuple[str, str], int]
-    #: The last attempt that was applied, or was refused for problems.
-    outcome: ConfigAttempt
-    #: The last successful attempt, so the source and the start of the configuration in force.
-    in_use: ConfigAttempt
-    #: The first problems of the file when it was last read; empty if it was applied.
-    refused: tuple[str, ...]
-    #: The differences between the file at the start and the configuration in force, a line each; empty after either was
-    #: replaced. A store keeps the configuration, so a file that was edited while no server ran is not in force.
-    unapplied: tuple[str, ...]
-    #: The state of the file when it was last read, to detect changes.
-    _file_state: object
-
     def __init__(
         self,
         partitions: Mapping[str, AbstractPartition],
@@ -136,14 +121,23 @@ class Configurations:
         self._writing: Final = Lock()
         #: The state of the file when it was read last, and the files that it includes.
         self._inclusions: tuple[object, tuple[str, ...]] = (None, ())
+        #: The state of the file when it was last read, to detect changes.
         self._file_state = self._read_file_state()
         self._started: Final = clock()
-        self.outcome = self.in_use = ConfigAttempt(self._started, "start")
-        self.refused = ()
-        self.unapplied = ()
+        #: The last attempt that was applied, or was refused for problems.
+        self.outcome: ConfigAttempt = ConfigAttempt(self._started, "start")
+        #: The last successful attempt, so the source and the start of the configuration in force.
+        self.in_use: ConfigAttempt = self.outcome
+        #: The first problems of the file when it was last read; empty if it was applied.
+        self.refused: tuple[str, ...] = ()
+        #: The differences between the file at the start and the configuration in force, a line each; empty after either
+        #: was replaced. A store keeps the configuration, so a file that was edited while no server ran is not in force.
+        self.unapplied: tuple[str, ...] = ()
         self._is_compared = False
-        self.attempts = []
-        self.counts = {(source, result): 0 for source in ("file", "upload") for result in ("applied", "refused")}
+        #: The newest attempts, the newest first.
+        self.attempts: list[ConfigAttempt] = []
+        #: The number of attempts by source (``file`` or ``upload``) and result (``applied`` or ``refused``).
+        self.counts: dict[tuple[str, str], int] = dict.fromkeys(product(_SOURCES, ("applied", "refused")), 0)
 
     def config_in_force(self) -> SchedulerConfig:
         """Return the configuration in force."""

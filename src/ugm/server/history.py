@@ -106,23 +106,18 @@ class History:
     [('submitted', 1), ('denied', 3)]
     """
 
-    #: The newest records of every kind of event, by number; those of denials by their content.
-    _kinds: dict[str, OrderedDict[_Key, Record]]
-    #: The number of events of each kind.
-    _counts: Counter[str]
-    #: The number of denials by kind of limit, queue and resource.
-    _denials: Counter[tuple[str, str, str]]
-    _newest: int
-
     def __init__(self, most: int = 1000, *, clock: Callable[[], float] = time.time) -> None:
         if type(most) is not int or most < 1:
             raise RequestError("most", most, "expected an int > 0")
         self._most: Final = most
         self._clock: Final = clock
         self._lock: Final = Lock()
-        self._kinds = {}
-        self._counts = Counter()
-        self._denials = Counter()
+        #: The newest records of every kind of event, by number; those of denials by their content.
+        self._kinds: Final[dict[str, OrderedDict[_Key, Record]]] = {}
+        #: The number of events of each kind.
+        self._counts: Final = Counter[str]()
+        #: The number of denials by kind of limit, queue and resource.
+        self._denials: Final = Counter[tuple[str, str, str]]()
         self._newest = 0
         self._work: Final = WorkTimes()
 

@@ -110,9 +110,6 @@ class LeaderSessions:
         *("by_name", "caller"),
     )
 
-    #: The session whose operation is being executed; None for a reader, and between operations.
-    caller: Session | None
-
     def __init__(
         self,
         partition: AbstractPartition,
@@ -133,7 +130,8 @@ class LeaderSessions:
         #: Whether answers have rows, and the calls of each session whose answers have none yet.
         self._is_stored: Final = loaded is not None
         self._answered: dict[Session, list[int]] = {}
-        self.caller = None
+        #: The session whose operation is being executed; None for a reader, and between operations.
+        self.caller: Session | None = None
         if loaded is not None:
             self._restore(loaded)
 

@@ -53,8 +53,6 @@ class Timeline:
 
     __slots__ = ("_calendars", "_schedule", "_start", "config", "has_budgets", "next_change", "now")
 
-    #: In seconds since the start of the workload.
-    now: int
     #: The next second of the workload at which limits may change or budgets are renewed; `NEVER` or later for none.
     next_change: int
 
@@ -67,7 +65,8 @@ class Timeline:
         self._calendars: Final = [calendar_of(period, zone) for period, zone in sorted(periods)]
         self._schedule: Final = ConfigSchedule.compile(config)
         self._start: Final = start
-        self.now = 0
+        #: In seconds since the start of the workload.
+        self.now: int = 0
         self.find_next_change()
 
     @property

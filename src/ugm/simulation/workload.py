@@ -200,11 +200,9 @@ class SwfHeader:
 
     __slots__ = ("start_time",)
 
-    #: The second since 1970 at which the log begins; None if it has no such comment.
-    start_time: int | None
-
     def __init__(self) -> None:
-        self.start_time = None
+        #: The second since 1970 at which the log begins; None if it has no such comment.
+        self.start_time: int | None = None
 
     def read(self, line: str) -> None:
         """Read a comment.

@@ -63,17 +63,14 @@ class Folder:
 
     __slots__ = ("_database", "_keep", "_meter", "_term", "number")
 
-    #: The usage after the last fold; None if it has to be read.
-    _meter: UsageMeter | None
-    #: The number of the last folded change.
-    number: int
-
     def __init__(self, database: Database, term: int, keep: int) -> None:
         self._database: Final = database
         self._term: Final = term
         self._keep: Final = keep
-        self._meter = None
-        self.number = read_fold(database)[0]
+        #: The usage after the last fold; None if it has to be read.
+        self._meter: UsageMeter | None = None
+        #: The number of the last folded change.
+        self.number: int = read_fold(database)[0]
 
     def fold(self, pending: Iterable[Transaction], last: int, models: CapturedModels | None) -> None:
         """Fold all durable changes up to a number.

@@ -324,15 +324,12 @@ class ChangeClock:
 
     __slots__ = ("_of_change", "at", "clock")
 
-    #: The last reading.
-    at: int
-    #: The reading of the current change; None if there is none yet.
-    _of_change: int | None
-
     def __init__(self, at: int, clock: Clock | None) -> None:
-        self.at = at
+        #: The last reading.
+        self.at: int = at
         self.clock: Clock | None = clock
-        self._of_change = None
+        #: The reading of the current change; None if there is none yet.
+        self._of_change: int | None = None
 
     def _read(self) -> int:
         if self.clock is not None:

@@ -103,23 +103,6 @@ class Store:
     process.
     """
 
-    #: The number of the last durable transaction.
-    durable: int
-    #: Whether it was closed.
-    is_closed: bool
-    #: The changes that are not durable yet.
-    _appended: list[Appended]
-    #: The error of the last commit; None if it succeeded, or is tried again.
-    _failure: StoreError | None
-
-    #: The state of the models that the next fold is going to write, and whether the next append captures it.
-    _captured: CapturedModels | None
-    _wants_capture: bool
-    #: Whether changes were made in memory that are not appended yet.
-    has_collected: bool
-    #: When the next fold is due, on the monotonic clock.
-    _fold_due_at: float
-
     def __init__(
         self, location: StoreLocation, database: Database, leader: LeaderRecord, capture: CaptureModels | None
     ) -> None:
@@ -130,15 +113,26 @@ class Store:
         self.term: Final = leader.term
         known = "SELECT max(at) FROM (SELECT at FROM change UNION ALL SELECT at FROM fold) AS known"
         [self._at] = database.only_row(known, "number of the last fold")
-        self._appended, self._failure, self.durable = [], None, leader.number
+        #: The number of the last durable transaction.
+        self.durable: int = leader.number
+        #: The changes that are not durable yet.
+        self._appended: list[Appended] = []
+        #: The error of the last commit; None if it succeeded, or is tried again.
+        self._failure: StoreError | None = None
         self._callbacks: list[tuple[int, DurabilityCallback]] = []
         self._guard: Final = OwnedLock()
         self._work: Final = Condition(self._guard)
-        self.is_closed = False
+        #: Whether it was closed.
+        self.is_closed: bool = False
         self._owner: Final = os.getpid()
         self._capture: Final = capture
-        self._captured, self._fold_due_at = None, 0.0
-        self._wants_capture = self.has_collected = False
+        #: The state of the models that the next fold is going to write, and whether the next append captures it.
+        self._captured: CapturedModels | None = None
+        self._wants_capture = False
+        #: Whether changes were made in memory that are not appended yet.
+        self.has_collected: bool = False
+        #: When the next fold is due, on the monotonic clock.
+        self._fold_due_at = 0.0
         #: The user of the connection.
         self._using: Final = Lock()
         #: Durable transactions that are not folded yet; those of earlier leaders are only in the database.

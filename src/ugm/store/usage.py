@@ -150,22 +150,19 @@ class UsageMeter:
 
     __slots__ = ("_applications", "_models", "changed", "current")
 
-    #: The applications and their usage by id.
-    _applications: dict[str, ApplicationRow]
-    current: dict[str, CurrentUsage]
-    #: The declared models in force, without claims; they only tell the owners of a claim.
-    _models: list[ReportingModel]
-    #: The applications whose stored usage is no longer right.
-    changed: set[str]
-
     def __init__(
         self,
         applications: Mapping[str, ApplicationRow],
         compiled: CompiledConfig | None,
         current: Mapping[str, CurrentUsage],
     ) -> None:
-        self._models, self.changed = _models_of(compiled), set()
-        self._applications, self.current = dict(applications), {}
+        #: The declared models in force, without claims; they only tell the owners of a claim.
+        self._models = _models_of(compiled)
+        #: The applications whose stored usage is no longer right.
+        self.changed: Final[set[str]] = set()
+        #: The applications and their usage by id.
+        self._applications: Final = dict(applications)
+        self.current: Final[dict[str, CurrentUsage]] = {}
         for name in applications:
             since, amounts, owners = current[name]
             self.current[name] = CurrentUsage(since, dict(amounts), owners)

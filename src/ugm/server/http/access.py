@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, final
 
@@ -53,9 +53,6 @@ class Tokens:
         RequestError: a token is missing or too short, or both are equal.
     """
 
-    #: The roles that clients can have; a role without a token is refused.
-    _accepted: Mapping[Role, str]
-
     def __init__(self, operate: str | None, decide: str | None, *, read_only: bool) -> None:
         if not read_only and not operate:
             raise RequestError("token", operate, "a server that can be changed needs a token")
@@ -67,7 +64,8 @@ class Tokens:
                 raise RequestError(TOKEN_NAMES[role], length, f"expected at least {_SHORTEST_TOKEN} characters")
         if operate is not None and operate == decide:
             raise RequestError("decide_token", "the same text", "expected another token than that of operators")
-        self._accepted = {role: text for role, text in given.items() if role is not Role.OPERATOR or not read_only}
+        #: The roles that clients can have; a role without a token is refused.
+        self._accepted: Final = {role: one for role, one in given.items() if role is not Role.OPERATOR or not read_only}
 
     def require(self, request: Request, role: Role) -> None:
         """Require that the client has a role other than that of viewers, which every client has.
