@@ -219,10 +219,8 @@ class Configurations:
         """
         self.compare()
         if self.unapplied:
-            chosen = _by_partition(self._load(), self._partitions, "file")
-            for name, config in chosen.items():
-                for risk in self._partitions[name].plan(config).risks:
-                    _LOGGER.warning("%s: %s", name, risk)
+            for risk in self._risks(_by_partition(self._load(), self._partitions, "file")):
+                _LOGGER.warning("%s", risk)
             self.reload()
 
     def _attempt(
@@ -255,19 +253,17 @@ class Configurations:
                 self._file_state = self._read_file_state()
             chosen = _by_partition(read(), self._partitions, source)
             changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
-            if not confirm:
-                self._require_no_risks(chosen)
+            if not confirm and (risks := self._risks(chosen)):
+                reason = f"the configuration lowers limits, which confirm=true allows: {'; '.join(risks)}"
+                raise ApiError(409, "unconfirmed", reason, data={"risks": risks})
             for name, config in chosen.items():
                 self._partitions[name].configure(config, actor.author(source))
         return changed
 
-    def _require_no_risks(self, chosen: Mapping[str, PartitionConfig]) -> None:
-        """Check that configurations lower no limit below the usage or by more than 10 %."""
+    def _risks(self, chosen: Mapping[str, PartitionConfig]) -> list[str]:
+        """Return the limits that configurations lower below the usage or by more than 10 %."""
         plans = {name: self._partitions[name].plan(config) for name, config in chosen.items()}
-        risks = [f"{name}: {risk}" for name, plan in plans.items() for risk in plan.risks]
-        if risks:
-            reason = f"the configuration lowers limits, which confirm=true allows: {'; '.join(risks)}"
-            raise ApiError(409, "unconfirmed", reason, data={"risks": risks})
+        return [f"{name}: {risk}" for name, plan in plans.items() for risk in plan.risks]
 
     def _note(self, attempt: ConfigAttempt) -> None:
         """Note that a configuration is in force, or was refused for its problems; other errors change nothing."""

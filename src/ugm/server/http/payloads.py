@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import NoneType
 from typing import Final, NamedTuple, TypeVar
@@ -31,31 +32,20 @@ def json_payload(value: object, status: int = 200) -> Payload:
     return Payload(status, _encode(to_json(value)).encode("ascii"))
 
 
+@dataclass(eq=False)
 class ApiError(Exception):
-    """A refused request.
+    """A refused request."""
 
-    Attributes:
-        status: the HTTP status.
-        code: a stable identifier for programs, for example ``partition-unknown``.
-        message: a sentence for people.
-        problems: the problems of a configuration.
-        data: further values for programs, for JSON.
-    """
-
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        message: str,
-        problems: Sequence[Problem] = (),
-        data: Mapping[str, object] | None = None,
-    ) -> None:
-        super().__init__(status, code, message, tuple(problems), data)
-        self.status: Final = status
-        self.code: Final = code
-        self.message: Final = message
-        self.problems: Final = tuple(problems)
-        self.data: Final = data or {}
+    #: The HTTP status.
+    status: int
+    #: A stable identifier for programs, for example ``partition-unknown``.
+    code: str
+    #: A sentence for people.
+    message: str
+    #: The problems of a configuration.
+    problems: Sequence[Problem] = ()
+    #: Further values for programs, for JSON.
+    data: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
     def of(cls, error: UgmError) -> ApiError:
