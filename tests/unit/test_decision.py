@@ -88,15 +88,6 @@ def test_limit_that_rises_later() -> None:
     assert "00:00 UTC, then unlimited" in str(ScheduledViolation.of(TOO_LARGE, LimitRise(1_795_824_000, None)))
 
 
-def test_limits_of_the_cluster_and_of_a_schedule_for_people() -> None:
-    """End users read of the root as the cluster, and of a schedule when all of its limits have risen."""
-    full = Violation(TrackingType.QUEUE, "root", "root", "", "gpu", 4, 3, 2)
-    rises = [ScheduledViolation.of(TOO_LARGE, LimitRise(at, 16_000)) for at in (1_795_824_000, 1_795_827_600)]
-
-    assert Decision((full,)).for_people().startswith("The cluster allows 4 GPUs (in use: 3 GPUs), and the request is")
-    assert Decision((*rises,)).for_people().endswith(". More is allowed from 2026-11-28 01:00 UTC on.")
-
-
 def test_a_limit_without_a_queue_or_a_name_is_told_without() -> None:
     """The limit of a queue, or of another quota model, is told in its own terms."""
     queue = Violation(TrackingType.QUEUE, "root.prod", "root.prod", "", "pods", 5, 4, 2)

@@ -87,7 +87,6 @@ def test_borrowers_return_what_runs(model: ElasticModel) -> None:
     (borrower,) = model.borrowers(claim("x", 20, group="c"), ())
 
     assert (borrower.name, borrower.allocation_ids) == ("b", ("b-1",))
-    assert [one.kind for one in model.guarantees(None)] == ["elastic groups"]
     assert [(one.name, one.resource, one.used) for one in borrower.entitled] == [("c", "cpu", 20), ("c", "gpu", 0)]
 
 

@@ -153,6 +153,17 @@ def test_reset_that_fails() -> None:
     assert scene.partition.allocate("n", "app", licences(1))
 
 
+def test_a_query_that_fails_suspends_nothing() -> None:
+    """A model without a reset stays in use if it raises in a query, which does not change it."""
+    partition = partition_of(models=[model := Failing(1)])
+    partition.submit("app", SUE, "root.a")
+    model.arm(Fuse("evictions", 1, is_after=False))
+    with pytest.raises(BrokenError):
+        partition.allocate_evicting("1", "app", licences(2))
+
+    assert partition.allocate("1", "app", licences(1))
+
+
 def test_a_replacement_that_fails_halfway() -> None:
     """A new model that has failed while it was charged is charged once by the next attempt."""
     old, new = ResettableFailing(), ResettableFailing()

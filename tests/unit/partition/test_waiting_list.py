@@ -67,6 +67,7 @@ def test_no_test_without_room_in_a_model() -> None:
 
     assert waiting.event.is_set()
     assert (woken(waiting), waiting.tests) == (["waits"], 2)
+    partition.verify()
 
 
 def test_nothing_is_recorded(tmp_path: Path) -> None:

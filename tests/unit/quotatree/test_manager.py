@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.quotatree_fixtures import PAIR, Scene
-from ugm import InvariantError, RequestError
+from support.quotatree_fixtures import PAIR, Scene, document
+from ugm import InvariantError, RequestError, Resource
 from ugm.quotatree import ConsumerInfo, Mode, QuotaManager, TreeCache, TreeRequest
 
 
@@ -26,7 +26,6 @@ MISUSE: dict[str, tuple[Callable[[QuotaManager], object], str]] = {
     "tree": (lambda m: m.allocate("X", "known"), "tree_name 'X': there is no such tree"),
     "consumer": (lambda m: m.allocate("T", "x"), "consumer_id 'x': there is no such consumer"),
     "again": (lambda m: m.allocate("T", "held"), "consumer_id 'held': the consumer is allocated on tree 'T' already"),
-    "try": (lambda m: m.try_allocate("T", "held"), "consumer_id 'held': the consumer is allocated on tree 'T' already"),
     "consumer-unnamed": (lambda _: ConsumerInfo(""), "consumer_id '': an id is a text of 1 to 256 characters"),
     "gone": (lambda m: list(map(m.remove_consumer, ["known"] * 2)), "consumer_id 'known': there is no such consumer"),
     "forest": (lambda m: m.allocate_forest("X", "known"), "forest_name 'X': there is no such forest"),
@@ -188,10 +187,11 @@ def test_an_interruption_changes_nothing(scene: Scene, monkeypatch: pytest.Monke
     assert [scene.manager.view(tree) for tree in scene.trees] == before
 
 
-def test_a_negative_request_frees() -> None:
-    """A negative amount of a request is free for others."""
-    scene = Scene(PAIR)
-    scene.ask("gives", "A", -2)
-
-    assert scene.ask("takes", "A", 6)
-    assert scene.used() == {"R": 4, "A": -2, "B": 0}
+def test_a_negative_request_frees(scene: Scene) -> None:
+    """A negative amount of a request is free for others, also if the quotas allow none."""
+    tree = document(PAIR, "more")
+    tree["spec"]["resourceNames"] = ["cpu", "gpu"]
+    scene.manager.add_tree_from_struct(tree)
+    for name, amount in (("gives", -2), ("takes", 2)):
+        scene.manager.add_consumer(ConsumerInfo(name, [TreeRequest("more", "A", Resource(gpu=amount))]))
+        assert scene.manager.allocate("more", name)
