@@ -14,14 +14,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ugm import Partition
+from ugm import Partition, UserGroup
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.cli.options import Amounts, read_partition_config, read_values, server_at
 from ugm.cli.output import print_json, shown, table, with_instants
 from ugm.cli.signature import JsonFlag, PartitionName, Rows, options
 from ugm.errors import printable
 from ugm.resources import Resource, format_amount
-from ugm.server.queries import explain_request, explain_shares_of
+from ugm.server.queries import answer_dict, explain_shares_of
 from ugm.store import read_partition
 
 __all__ = ["explain_command", "order_command", "render_explanation"]
@@ -92,13 +92,15 @@ def explain_command(  # noqa: PLR0913 - one for each option
         if user is None
         else {"user": user, "groups": groups, "queue": queue or "", "tags": tags}
     )
-    optional = {name: value for name, value in (("quota", quota), ("duration", duration)) if value}
+    optional: JsonObject = {name: value for name, value in (("quota", quota), ("duration", duration)) if value}
     request = {**subject, **optional, "usage": usage, "max_holders": max_holders}
     if server is None:
         partition = Partition(read_partition_config(source, partition_name))
         if cluster:
             partition.add_node("cluster", cluster)
-        explanation = explain_request(partition, **request)
+        who = UserGroup(user or "", groups)
+        report = partition.explain_submission(who, queue or "", usage, tags, max_holders=max_holders, **optional)
+        explanation = answer_dict(report.explanation, report.placement)
     else:
         explanation = server.send("/explain", request)
     if preempt and server is not None:

@@ -34,14 +34,7 @@ if TYPE_CHECKING:
     #: The functions that return the status of a service, by name of its partition.
     _Services = dict[str, Callable[[], ServiceStatus]]
 
-__all__ = [
-    "Host",
-    "Port",
-    "listening",
-    "names_of",
-    "run_server",
-    "serve_command",
-]
+__all__ = ["Host", "Port", "listening", "names_of", "run_server", "serve_command"]
 
 #: The address and the port of a server.
 Host: TypeAlias = Annotated[str, "ADDRESS"]

@@ -15,15 +15,7 @@ import click
 from rich.console import Console
 from rich.progress import open as open_with_progress
 
-from ugm.cli.options import (
-    STDIN,
-    Amounts,
-    read_fields,
-    read_partition_config,
-    read_prefixes,
-    read_tags,
-    read_values,
-)
+from ugm.cli.options import STDIN, Amounts, read_fields, read_partition_config, read_prefixes, read_tags, read_values
 from ugm.cli.output import PROBLEMS, instant, print_json
 from ugm.cli.report.page import comparison_page, page
 from ugm.cli.report.terminal import render, render_comparison

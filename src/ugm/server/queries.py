@@ -6,15 +6,14 @@ Lists are in the natural order of names (``team2`` before ``team10``), and have 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, zip_longest
 from math import inf
 from typing import Any, Final, Literal, TypeAlias
 
-from ugm import Decision, Resource, UserGroup
 from ugm.budgets import AccountState
 from ugm.fairness.model import explain_shares
-from ugm.partition import AbstractPartition, Admission, Explanation, ModelReport
+from ugm.partition import Admission, Explanation, ModelReport
 from ugm.queues import Placement
 from ugm.resources import as_float
 
@@ -25,7 +24,6 @@ __all__ = [
     "accounts_of",
     "answer_dict",
     "contains",
-    "explain_request",
     "explain_shares_of",
     "first_page",
     "listed_accounts",
@@ -37,56 +35,28 @@ __all__ = [
 ThresholdKind: TypeAlias = Literal["budget", "elastic group", "group", "queue", "quota node", "user"]
 
 
-def explain_request(
-    partition: AbstractPartition,
-    usage: Resource,
-    *,
-    application_id: str | None = None,
-    user: str = "",
-    groups: Sequence[str] = (),
-    queue: str = "",
-    tags: Mapping[str, str] | None = None,
-    quota: Resource | None = None,
-    duration: int | None = None,
-    max_holders: int = 3,
-    checks_only: bool = False,
+def answer_dict(
+    found: Explanation, placement: Placement | None = None, *, checks_only: bool = False
 ) -> dict[str, object]:
-    """Return the explanation of a request of an application or, without one, of a user.
+    """Return an explanation for JSON.
 
     Args:
-        partition: the partition.
-        usage: the requested amounts.
-        application_id: the application; None for a new one of the user.
-        user: the user.
-        groups: the groups of the user.
-        queue: the requested queue.
-        tags: the tags of the new application.
-        quota: the quota of its namespace.
-        duration: the promised duration.
-        max_holders: the number of holders of each missing resource.
+        found: the explanation. Its queue is empty if no placement rule finds one.
+        placement: the placement of a new application.
         checks_only: whether only the decision is returned.
     """
-    if application_id is not None:
-        found = partition.explain(application_id, usage, max_holders=max_holders, duration=duration)
-        return answer_dict(None, found.decision if checks_only else found, found.queue_path)
-    report = partition.explain_submission(
-        UserGroup(user, groups), queue, usage, tags, quota=quota, max_holders=max_holders, duration=duration
-    )
-    found = report.explanation
-    return answer_dict(report.placement, found.decision if checks_only else found, found.queue_path)
-
-
-def answer_dict(placement: Placement | None, answer: Decision | Explanation, queue_path: str) -> dict[str, object]:
-    """Return a decision or explanation for JSON; *queue_path* is empty if no placement rule finds a queue."""
-    fields = {"queue_path": queue_path or None, "placement": None if placement is None else placement.to_dict()}
-    decision = answer.decision if isinstance(answer, Explanation) else answer
+    has_queue = bool(found.queue_path)
     # Without a queue there is no decision.
-    described = Admission(placement, None) if placement is not None and not queue_path else decision
-    texts = {"summary": described.summary, "for_people": described.for_people()}
-    if not queue_path:
-        texts |= {"text": str(placement)}
-        return {**answer.to_dict(), **fields, **texts, "allowed": False, "can_wait": False}
-    return {**answer.to_dict(), **fields, **texts, "text": str(answer)}
+    described = found.decision if placement is None or has_queue else Admission(placement, None)
+    answer = found.decision if checks_only else found
+    return {
+        **answer.to_dict(),
+        "queue_path": found.queue_path or None,
+        "placement": None if placement is None else placement.to_dict(),
+        "summary": described.summary,
+        "for_people": described.for_people(),
+        **({"text": str(answer)} if has_queue else {"text": str(placement), "allowed": False, "can_wait": False}),
+    }
 
 
 def shares_of(reports: Iterable[ModelReport]) -> ModelReport | None:

@@ -185,10 +185,7 @@ def total_figure(
     marked = peak if scale is None else scale
     summary = f"peak {amount_of(resource, peak)}, mean {percent(share_of(_mean(series), peak))} of it"
     plot = usage(
-        series,
-        mark=Mark(marked, amount_of(resource, marked), "peak"),
-        axis=axis,
-        label=f"{heading}: {summary}",
+        series, mark=Mark(marked, amount_of(resource, marked), "peak"), axis=axis, label=f"{heading}: {summary}"
     )
     caption = joined(element("strong", heading), element("span", summary, class_="says"))
     return _figure(caption, plot, series, axis, resource)

@@ -45,7 +45,7 @@ from ugm.server.interface.schemas import (
     ViolationWithHolders,
     with_text,
 )
-from ugm.server.queries import answer_dict, explain_request
+from ugm.server.queries import answer_dict
 
 __all__ = ["ROUTES"]
 
@@ -110,19 +110,24 @@ class Explained(Checked):
 @ROUTES.post(f"{PARTITION}/check")
 def check(served: ServedPartition, *, body: _Question) -> Annotated[Object, Checked]:
     """Return the decision on one more allocation."""
-    return explain_request(served.partition, **_terms(body), checks_only=True)
+    return _explanation(served.partition, body, checks_only=True)
 
 
 @ROUTES.post(f"{PARTITION}/explain")
 def explain(served: ServedPartition, *, body: _Question) -> Annotated[Object, Explained]:
     """Return the decision on one more allocation, the holders of missing resources, and every limit that applies."""
-    return explain_request(served.partition, **_terms(body))
+    return _explanation(served.partition, body)
 
 
-def _terms(body: Question) -> dict[str, Any]:
-    if not body.application_id and not body.user:
+def _explanation(partition: AbstractPartition, body: Question, *, checks_only: bool = False) -> Object:
+    usage, terms = body.usage, dict[str, Any](max_holders=body.max_holders, duration=body.duration)
+    if body.application_id:
+        return answer_dict(partition.explain(body.application_id, usage, **terms), checks_only=checks_only)
+    if not body.user:
         raise ApiError(400, "body-invalid", "body: expected application_id or user")
-    return {**structs.asdict(body), "application_id": body.application_id or None, "tags": body.tags or None}
+    user, tags = UserGroup(body.user, body.groups), body.tags or None
+    report = partition.explain_submission(user, body.queue, usage, tags, quota=body.quota, **terms)
+    return answer_dict(report.explanation, report.placement, checks_only=checks_only)
 
 
 class Order(Struct):
@@ -194,7 +199,7 @@ def application(served: ServedPartition, *, name: Name) -> Annotated[Object, App
         **report.application.to_dict(),
         "limits": report.limits,
         "headroom": optional_dict(report.headroom),
-        "waiting": [Waiting(one, answer_dict(None, found, found.queue_path)) for one, found in report.pending],
+        "waiting": [Waiting(one, answer_dict(found)) for one, found in report.pending],
     }
 
 
