@@ -27,14 +27,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from ugm._json_values import JsonMapping
 from ugm.configuration.fields import ConfigValue
-from ugm.configuration.scheduler import (
-    ElasticGroup,
-    Finding,
-    GroupSource,
-    PartitionConfig,
-    Path,
-    QuotaTreeDocument,
-)
+from ugm.configuration.scheduler import ElasticGroup, Finding, GroupSource, PartitionConfig, Path, QuotaTreeDocument
 from ugm.errors import RequestError, UgmError, quote
 from ugm.identity import UserGroup
 from ugm.model import Claim, QuotaModel

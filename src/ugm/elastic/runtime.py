@@ -28,15 +28,7 @@ from operator import attrgetter, sub
 from typing import Final, final
 
 from ugm.elastic.group import ElasticGroup
-from ugm.elastic.sharing import (
-    Sharer,
-    SharingResult,
-    divide,
-    divide_in_rounds,
-    is_short,
-    scaled_min,
-    shares_of,
-)
+from ugm.elastic.sharing import Sharer, SharingResult, divide, divide_in_rounds, is_short, scaled_min, shares_of
 
 __all__ = ["UNLIMITED", "ChildShares", "Level", "ResourceNode"]
 

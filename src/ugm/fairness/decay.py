@@ -26,14 +26,7 @@ from ugm.engine_lock import locked
 from ugm.errors import RequestError, number_text
 from ugm.fairness.usage_history import DecayedUsage, OwnerHistory, require_time
 
-__all__ = [
-    "MAX_BINS",
-    "MAX_DECAY_DIGITS",
-    "BinnedUsage",
-    "ContinuousUsage",
-    "bins_for",
-    "decay_fault",
-]
+__all__ = ["MAX_BINS", "MAX_DECAY_DIGITS", "BinnedUsage", "ContinuousUsage", "bins_for", "decay_fault"]
 
 #: The largest number of bins.
 MAX_BINS: Final = 10_000

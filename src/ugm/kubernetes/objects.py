@@ -132,9 +132,7 @@ def _labelled(metadata: Fields, read: Callable[[Fields, str], str | None], name:
 
 
 def pod_usage(
-    manifest: Mapping[str, object],
-    variants: Mapping[str, str] = NOTHING,
-    node_labels: Mapping[str, str] = NOTHING,
+    manifest: Mapping[str, object], variants: Mapping[str, str] = NOTHING, node_labels: Mapping[str, str] = NOTHING
 ) -> Resource:
     """Return the usage of a running pod.
 

@@ -15,13 +15,7 @@ from ugm.preemption.plan import (
     Victim,
     plan_preemption,
 )
-from ugm.preemption.queue_usage_tree import (
-    AllocationFacts,
-    PreemptionPolicy,
-    PreemptionRequest,
-    QueueFacts,
-    World,
-)
+from ugm.preemption.queue_usage_tree import AllocationFacts, PreemptionPolicy, PreemptionRequest, QueueFacts, World
 from ugm.preemption.reduction import Reduction, ReductionPlan, ReductionTimer, plan_reductions
 
 __all__ = [

@@ -20,15 +20,7 @@ from ugm.errors import RequestError
 from ugm.model import Borrower, Guarantee, OrderNode
 from ugm.quotatree._borrowing import Search
 from ugm.quotatree._node import Consumer, ConsumerInfo, Packing, Rank, TreeNode, TreeRequest, by_arrival
-from ugm.quotatree.answers import (
-    AllocationResponse,
-    ConsumerView,
-    NodeQuota,
-    NodeView,
-    Reason,
-    Rejection,
-    TreeView,
-)
+from ugm.quotatree.answers import AllocationResponse, ConsumerView, NodeQuota, NodeView, Reason, Rejection, TreeView
 from ugm.resources import Resource
 
 __all__ = ["Places", "QuotaTree", "TreeOptions"]

@@ -17,14 +17,7 @@ from ugm.decision import Violation, already_exceeded, exceeded
 from ugm.errors import NotTrackedError, RequestError
 from ugm.identity import TrackingType, UserGroup
 from ugm.resources import Resource
-from ugm.tracking.holding import (
-    DETACHED,
-    Holding,
-    OwnerUsageTree,
-    all_holdings,
-    link,
-    unlink,
-)
+from ugm.tracking.holding import DETACHED, Holding, OwnerUsageTree, all_holdings, link, unlink
 from ugm.tracking.limits import ActiveLimits
 
 __all__ = ["BatchCharge", "HoldingIndex"]

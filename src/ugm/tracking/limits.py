@@ -304,11 +304,7 @@ class ActiveLimits:
         self._begin(Epoch(self._layout((*self.limits.names, *old.limited), closed=old.closed)))
 
     def count_resources(
-        self,
-        names: Iterable[str],
-        *,
-        closed: bool | None = None,
-        in_use: Callable[[], Iterable[str]] | None = None,
+        self, names: Iterable[str], *, closed: bool | None = None, in_use: Callable[[], Iterable[str]] | None = None
     ) -> bool:
         """Count more resources until the limits are replaced, and return whether the layout has changed.
 
