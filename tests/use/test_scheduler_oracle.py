@@ -103,4 +103,4 @@ def test_every_difference_is_listed() -> None:
 def test_application_occurs_once() -> None:
     """An application that is named twice is invalid."""
     with pytest.raises(RequestError, match="occurs twice"):
-        check_running(Partition(), [RunningApplication("a", ANA, "root.q"), RunningApplication("a", ANA, "q")])
+        check_running(Partition(), [RunningApplication("a", ANA, "root.q"), RunningApplication("a", ANA, "root.r")])

@@ -23,8 +23,8 @@ from typing import Final, final
 
 from ugm import InvariantError, Manager, TrackingType
 from ugm._json_values import JsonObject
-from ugm.errors import RequestError
-from ugm.partition import AbstractPartition, AllocationSpec, RunningAllocation, RunningApplication
+from ugm.partition import AbstractPartition, RunningAllocation, RunningApplication
+from ugm.partition.admission.running_work import require_work
 from ugm.queues import QueueState
 from ugm.tracking import GroupUsage, QueueUsage, Tracker, UserUsage
 
@@ -157,9 +157,13 @@ def check_running(
         InvariantError: a counter is inconsistent.
         RequestError: an item is invalid, or an id occurs twice.
     """
-    applications = _by_id(running)
-    report = partition.audit(one for application in applications.values() for one in _allocations(application))
-    known = {application.application_id for application in partition.applications()}
+    applications = require_work(running, (), None).applications
+    report = partition.audit(
+        RunningAllocation(one.allocation_id, name, one.usage, one.node)
+        for name, (_, allocations) in applications.items()
+        for one in allocations
+    )
+    known = set(partition.application_ids())
     findings = [str(difference) for difference in report.differences]
     findings += [f"the application {name!r} runs, but is unknown" for name in sorted(applications.keys() - known)]
     findings += [f"the application {name!r} does not run, but is known" for name in sorted(known - applications.keys())]
@@ -168,19 +172,3 @@ def check_running(
     if findings:
         raise RunningWorkError(tuple(findings))
     partition.verify()
-
-
-def _by_id(running: Iterable[RunningApplication]) -> dict[str, RunningApplication]:
-    applications: dict[str, RunningApplication] = {}
-    for one in running:
-        if not isinstance(one, RunningApplication):
-            raise RequestError("running", one, "expected a RunningApplication")
-        if applications.setdefault(one.application_id, one) is not one:
-            raise RequestError("running", one.application_id, "the application occurs twice")
-    return applications
-
-
-def _allocations(application: RunningApplication) -> Iterator[RunningAllocation]:
-    for one in application.allocations:
-        spec = AllocationSpec(*one)
-        yield RunningAllocation(spec.allocation_id, application.application_id, spec.usage, spec.node)
