@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from fractions import Fraction
 from typing import Final, TypeAlias, final
 
 from ugm.budgets import Budget, Period
@@ -22,6 +21,7 @@ from ugm.errors import RequestError
 from ugm.identity import UserGroup
 from ugm.model import BUDGET, AccountState
 from ugm.partition import AbstractPartition, ThresholdWatch
+from ugm.partition.answers.thresholds import used_share
 from ugm.partition.config.compiled import ConfigSchedule
 from ugm.simulation.gauges import Gauge
 from ugm.simulation.report import BudgetUse, Crossing
@@ -208,6 +208,5 @@ def _key(account: AccountState) -> _AccountKey:
 
 def _rank(use: BudgetUse) -> tuple[object, ...]:
     """Return a sort key: those that ran out first, then those that used most of their limit."""
-    share = Fraction(use.settled) / use.limit if use.limit > 0 else Fraction(use.settled > 0)
-    denied = (use.ran_out is None, use.ran_out or 0)
+    denied, share = (use.ran_out is None, use.ran_out or 0), used_share(use.settled, use.limit)
     return *denied, -share, use.budget, use.owner, use.resource, use.end is None, use.end or 0

@@ -25,6 +25,7 @@ from ugm.cli.output import (
 )
 from ugm.model import BUDGET
 from ugm.partition import ThresholdCrossed
+from ugm.partition.answers.thresholds import used_share
 from ugm.resources import brief_amount
 from ugm.simulation import BudgetUse
 from ugm.simulation.gauges import RESERVATION
@@ -319,7 +320,7 @@ def _budget_columns(text: Callable[[int], str]) -> list[Column]:
 
 
 def _budget_share(one: BudgetUse) -> str:
-    return percent(float(Fraction(one.settled) / one.limit) if one.limit > 0 else float(one.settled > 0))
+    return percent(float(used_share(one.settled, one.limit)))
 
 
 def _crossing_columns(text: Callable[[int], str]) -> list[Column]:

@@ -25,7 +25,7 @@ from ugm.partition.answers.reports import shares_of
 from ugm.partition.interface import AbstractPartition
 from ugm.resources import as_float, brief_amount, usage_texts
 
-__all__ = ["ThresholdCrossed", "ThresholdWatch"]
+__all__ = ["ThresholdCrossed", "ThresholdWatch", "used_share"]
 
 _PERCENT: Final = 100
 
@@ -33,7 +33,7 @@ _PERCENT: Final = 100
 _Watched: TypeAlias = Mapping[tuple[object, ...], tuple[ReportedUse, tuple[int, ...]]]
 
 
-def _share(used: int | Fraction, maximum: int | Fraction) -> Fraction:
+def used_share(used: int | Fraction, maximum: int | Fraction) -> Fraction:
     """Return the used part of a limit; any usage under a maximum of 0 counts as all of it."""
     return Fraction(used) / maximum if maximum > 0 else Fraction(used > 0)
 
@@ -60,7 +60,7 @@ class ThresholdCrossed(NamedTuple):
     @property
     def share(self) -> Fraction:
         """The used part of the limit: 1 is all of it. Any usage under a limit of 0 counts as all of it."""
-        return _share(self.used, self.limit)
+        return used_share(self.used, self.limit)
 
     def to_dict(self) -> JsonObject:
         """Return the crossing for JSON: fractions as texts such as ``7/2``, and the share as a decimal number."""
@@ -181,7 +181,7 @@ class ThresholdWatch:
 
 def _levels(thresholds: ThresholdConfig, use: ReportedUse, before: tuple[int, ...]) -> tuple[int, ...]:
     """Return the thresholds that a limit is above now, ascending."""
-    share = _share(use.used, use.maximum) * _PERCENT
+    share = used_share(use.used, use.maximum) * _PERCENT
     slack = {level: thresholds.hysteresis if level in before else 0 for level in thresholds.shares}
     return tuple(sorted(level for level, lowered in slack.items() if share >= level - lowered))
 

@@ -60,6 +60,10 @@ class ServedPartition:
     #: Returns messages with the changes of some topics, as server-sent events.
     stream: Callable[[frozenset[Any]], AsyncIterator[bytes]]
 
+    def is_old(self, at: float | None, seconds: int | None) -> bool:
+        """Return whether a time is at least some seconds ago: always for None seconds, never for an unknown time."""
+        return seconds is None or (at is not None and self.now() - at >= seconds)
+
     def submitted_at(self, application_id: str) -> float | None:
         """Return when an application was submitted, in seconds since 1970; None if that is not known."""
         return None if self.history is None else self.history.submitted_at(application_id)

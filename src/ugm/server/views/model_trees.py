@@ -15,6 +15,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ugm._json_values import JsonMapping
 from ugm.partition import ModelReport
+from ugm.partition.answers.thresholds import used_share
+from ugm.resources import as_float
 
 __all__ = ["MEASURES", "BorrowingConsumer", "ModelTree", "TreeItem", "trees_of"]
 
@@ -101,7 +103,7 @@ class ModelTree:
         """Return the used share of the amount that limits a node; 0 if it is not limited."""
         limits = (node.amounts[measure] for measure in _LIMITING[self.kind])
         most = next((amounts[resource] for amounts in limits if resource in amounts), None)
-        return 0.0 if most is None else _share(node.amounts["used"].get(resource, 0), most)
+        return 0.0 if most is None else as_float(used_share(node.amounts["used"].get(resource, 0), most))
 
     def limited(self, node: TreeItem) -> Iterable[str]:
         """Return the resources that a node limits."""
@@ -123,14 +125,6 @@ class ModelTree:
             found.append(name)
             name = self.nodes[name].parent
         return tuple(reversed(found))
-
-
-def _share(used: int, most: int) -> float:
-    # As for limits: a limit of 0 counts as used up, if anything is used.
-    try:
-        return used / most if most > 0 else float(used > 0)
-    except OverflowError:
-        return float("inf")
 
 
 # Reading

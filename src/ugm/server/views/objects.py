@@ -102,7 +102,8 @@ def applications(
         is_wanted = all(not wanted or wanted == found for wanted, found in fields)
         return is_wanted and is_below(info.queue_path, queue.lower()) and contains(search, names)
 
-    names = [name for name in served.partition.application_ids() if name > after and _is_old(served, name, older_than)]
+    following_ids = (name for name in served.partition.application_ids() if name > after)
+    names = [name for name in following_ids if served.is_old(served.submitted_at(name), older_than)]
     blocks = (names[at : at + _BLOCK] for at in range(0, len(names), _BLOCK))
     infos = (info for block in blocks for info in served.partition.applications_by_id(block))
     page, following = first_page((info.application_id for info in infos if matches(info)), limit)
@@ -113,12 +114,6 @@ def applications(
         if matches(info)
     ]
     return Applications(found, following)
-
-
-def _is_old(served: ServedPartition, application_id: str, seconds: int | None) -> bool:
-    """Return whether an application was submitted at least some seconds ago."""
-    at = None if seconds is None else served.submitted_at(application_id)
-    return seconds is None or (at is not None and served.now() - at >= seconds)
 
 
 class Allocations(Struct):

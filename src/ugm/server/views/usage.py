@@ -16,6 +16,7 @@ from ugm.events import ConfigurationChanged
 from ugm.identity import canonical_path, is_below
 from ugm.partition import OwnerLimits
 from ugm.partition.events import events_of
+from ugm.resources import smallest_amounts
 from ugm.server.history import WorkTimes
 from ugm.server.http.payloads import ApiError
 from ugm.server.interface.route import PARTITION, Routes, ServedPartition
@@ -156,12 +157,9 @@ class Subject(Struct, forbid_unknown_fields=True):
 
 def _covering(limits: OwnerLimits) -> dict[str, int]:
     """Return the smallest limits of those that count all work of a user or group, so that they compare with its sum."""
-    found: dict[str, int] = {}
-    for limit in limits.effective:
-        if all(is_below(path, limit.queue_path) for path in limits.queue_paths):
-            for resource, most in (limit.max_resources or {}).items():
-                found[resource] = min(most, found.get(resource, most))
-    return found
+    paths = limits.queue_paths
+    covering = (one for one in limits.effective if all(is_below(path, one.queue_path) for path in paths))
+    return dict(smallest_amounts(amount for one in covering for amount in (one.max_resources or {}).items()) or {})
 
 
 class UsageHistory(Struct):

@@ -116,11 +116,11 @@ class Selection(ListQuery, forbid_unknown_fields=True):
 
     def find(self, served: ServedPartition) -> list[_Waiting]:
         """Return the pending requests that match, by position."""
-        now, numbered = served.now(), enumerate(served.partition.order(explained=False), 1)
+        numbered = enumerate(served.partition.order(explained=False), 1)
         found = (
             _Waiting(turn, position, served.requested_at(turn.request.allocation_id)) for position, turn in numbered
         )
-        return [one for one in found if self._matches(one.turn) and self._is_old(now, one.requested_at)]
+        return [one for one in found if self._matches(one.turn) and served.is_old(one.requested_at, self.older_than)]
 
     def _matches(self, turn: Turn) -> bool:
         wanted = turn.request
@@ -130,9 +130,6 @@ class Selection(ListQuery, forbid_unknown_fields=True):
             and self.application in ("", wanted.application_id)
             and contains(self.search, (wanted.allocation_id, wanted.application_id, turn.user, turn.queue_path))
         )
-
-    def _is_old(self, now: float, at: float | None) -> bool:
-        return self.older_than is None or (at is not None and now - at >= self.older_than)
 
     def sorted_page(self, found: Iterable[list[_Waiting]], name_of: Callable[[Turn], str]) -> list[list[_Waiting]]:
         """Return a page of requests or groups of requests; the oldest first, and unknown times before them."""
