@@ -92,12 +92,13 @@ class EngineLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         unsettled: whether counters differ from the facts, so that everything must be rebuilt before the next operation.
         begin: called before each operation, under the lock, with the argument ``changes``: whether the operation is a
             change whose time the log has read. None if the engine needs nothing.
+        follow: called with the changes of an operation just before it becomes final; None if nobody follows them.
         commit: makes an operation with changes final, by calling `finish`; None if nothing else has to be done.
         revert: puts back what is listed in `changes`, unless the operation is final; set by the engine.
         rebuild: recomputes everything that follows from the facts; set by the engine.
     """
 
-    __slots__ = ("begin", "changes", "commit", "epoch", "rebuild", "revert", "unsettled", "valid_epoch")
+    __slots__ = ("begin", "changes", "commit", "epoch", "follow", "rebuild", "revert", "unsettled", "valid_epoch")
 
     epoch: object
     #: Compared by identity with epochs of the type that the engine uses.
@@ -105,6 +106,7 @@ class EngineLock(OwnedLock):  # type: ignore[misc, unused-ignore]
     changes: list[Any]
     unsettled: bool
     begin: Callable[..., None] | None
+    follow: Callable[[list[Any]], None] | None
     commit: Callable[[], None] | None
     revert: Callable[[], None]
     rebuild: Callable[[], None]
@@ -114,6 +116,7 @@ class EngineLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         self.changes = []
         self.unsettled = False
         self.begin = None
+        self.follow = None
         self.commit = None
         self.revert = self.finish
         self.rebuild = _rebuild_nothing
@@ -148,6 +151,8 @@ class EngineLock(OwnedLock):  # type: ignore[misc, unused-ignore]
                 begin()
             result = work(argument)
             if self.changes:
+                if self.follow is not None:
+                    self.follow(self.changes)
                 if self.commit is None:
                     self.changes = []
                 else:

@@ -22,6 +22,8 @@ from ugm.quotatree import Mode, QuotaManager, TreeModel
 NAMES: Final = ("memory", "vcore", "licence")
 USERS: Final = (
     UserGroup("ana", ("dev",)),
+    # The groups of a user may change between two submissions.
+    UserGroup("ana", ("qa", "ops")),
     UserGroup("ben", ("ops", "dev")),
     UserGroup("eva"),
     UserGroup("zoe", ("qa",)),

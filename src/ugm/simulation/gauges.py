@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -110,14 +110,10 @@ class Gauge:
     #: The job classes that wait for the gauge, by the amount that each job needs.
     waiting: dict[int, dict[JobClass, None]] = field(default_factory=dict)
 
-    def change(self, now: int, amount: int) -> None:
-        """Change the usage at a second."""
-        if self.guaranteed is not None:
-            self.borrowed += max(self.used - self.guaranteed, 0) * (now - self._counted_until)
-            self._counted_until = now
-        used = self.used = self.used + amount
-        if used > self.peak:  # noqa: PLR1730 - a call of `max` takes longer
-            self.peak = used
+    def count_borrowed(self, now: int) -> None:
+        """Count what was borrowed since the last call, before the usage changes at a second."""
+        self.borrowed += max(self.used - (self.guaranteed or 0), 0) * (now - self._counted_until)
+        self._counted_until = now
 
     def with_room(self) -> list[JobClass]:
         """Return the classes that wait for the gauge and for which it is known to have room."""
@@ -193,8 +189,8 @@ class JobClass:
         self.awaited = None
 
 
-#: What the limits of a job depend on: its queue, user and tags.
-Subject: TypeAlias = tuple[str, UserGroup, tuple[tuple[str, str], ...]]
+#: Gauges with the resource that each counts; None counts the applications.
+_Counted: TypeAlias = "list[tuple[Gauge, str | None]]"
 
 
 @final
@@ -209,7 +205,8 @@ class ReplayGauges:
     #: In the order of their first use.
     configured: dict[_LimitKey, ConfiguredLimit] = field(default_factory=dict)
     _gauges: dict[tuple[str, str, str, str, str | None], Gauge] = field(default_factory=dict)
-    _limits: dict[Subject, tuple[EffectiveLimit, ...]] = field(default_factory=dict)
+    #: The gauges of limits and of guarantees, by the queue, user, tags and resources of jobs.
+    _charged: dict[tuple[Any, ...], tuple[_Counted, _Counted]] = field(default_factory=dict)
     #: By queue, each resource that it is guaranteed.
     _guarantees: dict[str, dict[str, Gauge]] = field(default_factory=dict)
 
@@ -224,42 +221,48 @@ class ReplayGauges:
 
     def connect(self, job_class: JobClass, tags: tuple[tuple[str, str], ...]) -> None:
         """Find every gauge that the jobs of a class are charged to, with the amount."""
-        subject, usage, found = (job_class.queue_path, job_class.user, tags), job_class.usage, []
-        paths = tuple(ancestors(job_class.queue_path))
-        if subject not in self._limits:
-            self.partition.adopt_application(_PROBE, job_class.user, job_class.queue_path, tags=dict(tags))
-            self._limits[subject] = self.partition.limits(_PROBE)
-            for path in paths:
-                if path not in self._guarantees:
-                    self._guarantees[path] = self._guarantees_of(path)
-            self.partition.remove(_PROBE)
-        for limit in self._limits[subject]:
+        usage = job_class.usage
+        resources = tuple([name for name, amount in usage.items() if amount])
+        key = job_class.queue_path, job_class.user, tags, resources
+        # Most classes differ from others only in their amounts.
+        found = self._charged.get(key)
+        if found is None:
+            found = self._charged[key] = self._gauges_for(*key)
+        job_class.gauges, job_class.guarantees = (
+            [(gauge, 1 if resource is None else usage[resource]) for gauge, resource in gauges] for gauges in found
+        )
+
+    def _gauges_for(
+        self, queue_path: str, user: UserGroup, tags: tuple[tuple[str, str], ...], resources: Collection[str]
+    ) -> tuple[_Counted, _Counted]:
+        """Return the gauges of all limits and guarantees that count some resources."""
+        self.partition.adopt_application(_PROBE, user, queue_path, tags=dict(tags))
+        limits = self.partition.limits(_PROBE)
+        guarantees = [item for path in ancestors(queue_path) for item in self._guarantees_of(path).items()]
+        self.partition.remove(_PROBE)
+        charged: _Counted = []
+        for limit in limits:
             if limit.kind == BUDGET or limit.kind.partition(" ")[0] in COUNTED_KINDS:
                 continue
             guaranteed: Mapping[str, int] = limit.guaranteed or {}
             if limit.max_applications and limit.kind in _TRACKED:
-                found.append((self._gauge(limit, limit.place, None, limit.max_applications), 1))
+                charged.append((self._gauge(limit, limit.place, None, limit.max_applications), None))
             for resource, most in (limit.max_resources or {}).items():
-                if amount := usage.get(resource):
+                if resource in resources:
                     gauge = self._gauge(limit, limit.place, resource, most)
                     if limit.guaranteed is not None:
                         gauge.guaranteed = guaranteed.get(resource, 0)
-                    found.append((gauge, amount))
-        job_class.gauges = found
-        job_class.guarantees = [
-            (gauge, amount)
-            for path in paths
-            for resource, gauge in self._guarantees[path].items()
-            if (amount := usage.get(resource, 0))
-        ]
+                    charged.append((gauge, resource))
+        return charged, [(gauge, resource) for resource, gauge in guarantees if resource in resources]
 
     def _guarantees_of(self, path: str) -> dict[str, Gauge]:
-        queue = self.partition.queue_alone(path)
-        found = {}
-        for resource, amount in ((queue and queue.guaranteed) or Resource()).items():
-            guarantee = ConfiguredLimit(_LimitKey(TrackingType.QUEUE, path, path, resource), path, amount)
-            found[resource] = Gauge(guarantee, path, is_exact=False, guaranteed=amount)
-        return found
+        if path not in self._guarantees:
+            queue = self.partition.queue_alone(path)
+            found = self._guarantees[path] = {}
+            for resource, amount in ((queue and queue.guaranteed) or Resource()).items():
+                guarantee = ConfiguredLimit(_LimitKey(TrackingType.QUEUE, path, path, resource), path, amount)
+                found[resource] = Gauge(guarantee, path, is_exact=False, guaranteed=amount)
+        return self._guarantees[path]
 
     def _gauge(self, limit: EffectiveLimit | Violation, place: str, resource: str | None, most: int) -> Gauge:
         # The violation of a budget has the name of the budget, and that of the owner of the account.
@@ -284,7 +287,7 @@ class ReplayGauges:
         found = []
         for gauge in self._gauges.values():
             if gauge.guaranteed is not None:
-                gauge.change(now, 0)
+                gauge.count_borrowed(now)
                 kind, resource = gauge.configured.key.kind, gauge.configured.key.resource or ""
                 found.append(GroupLending(kind, gauge.name, resource, gauge.guaranteed, gauge.peak, gauge.borrowed))
         return tuple(sorted(found, key=lambda one: (one.kind, one.resource, -one.borrowed, one.name)))

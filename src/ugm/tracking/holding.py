@@ -108,14 +108,14 @@ def relink(index: dict[str, Holding], holding: Holding) -> None:
 def unlink(index: dict[str, Holding], holding: Holding) -> None:
     """Remove a holding from an index, if it is listed there."""
     first = index.get(holding.application_id)
-    if first is holding:
-        if holding.sibling is None:
-            del index[holding.application_id]
-        else:
-            index[holding.application_id] = holding.sibling
-    for other in with_siblings(first):
-        if other.sibling is holding:
-            other.sibling = holding.sibling
+    if first is not holding:
+        for other in with_siblings(first):
+            if other.sibling is holding:
+                other.sibling = holding.sibling
+    elif holding.sibling is None:
+        del index[holding.application_id]
+    else:
+        index[holding.application_id] = holding.sibling
 
 
 #: Looking up a member of an enumeration costs more than comparing with it.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.partition_fixtures import BOB, SUE, Licences, config, memory
-from ugm import Partition, Resource, parse_config
+from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.model import ReportingModel
 from ugm.partition import AbstractPartition, WaitingList
 from ugm.store import open_partition
@@ -80,6 +80,24 @@ def test_nothing_is_recorded(tmp_path: Path) -> None:
         assert woken(partition.waiting_list()) == ["x0.0", "x1.0"]
         assert (partition.store.number, len(seen)) == (number, events)
         assert partition.application("x0").group is None  # type: ignore[union-attr] # it exists
+
+
+def test_applications_of_one_user_in_different_groups() -> None:
+    """A request is woken although older ones of its user wait for the limit of another group."""
+    limits = (
+        "{limit: dev, groups: [dev], maxresources: {memory: 1}}, {limit: qa, groups: [qa], maxresources: {memory: 1}}"
+    )
+    partition = Partition(config("{name: a, resources: {max: {memory: 2}}}", limits=limits))
+    for name, group in (("first", "dev"), ("second", "qa"), ("dev", "dev"), ("qa", "qa")):
+        partition.submit(name, UserGroup("sue", (group,)), "root.a")
+    for name in ("first", "second"):
+        assert partition.allocate(name, name, memory(1))
+    for name in ("dev", "qa"):
+        assert partition.request(name, name, memory(1))
+    assert woken(partition.waiting_list()) == []
+    partition.release("second")
+
+    assert woken(partition.waiting_list()) == ["qa"]
 
 
 def test_threads() -> None:

@@ -259,24 +259,31 @@ class ChangeMarks:
         if self.notify is not None:
             self.notify()
 
-    def mark(self, change: Change) -> None:
-        """Set the marks for a change."""
-        table, key, old, new, _ = change
-        if table == "allocation":
-            self._mark_allocation(key, old, new)
-        elif table == "application":
-            # Whether it runs, and in which group, follows from the changes of its allocations.
-            if old is None or new is None or old.failing != new.failing:
-                self.applications.setdefault(key, {})
-            if new is None and key in self.freed:
-                self.ended.append(old)
-        elif table in _OF_EVERYTHING or (table == "queue" and new is not None and new.quota != (old and old.quota)):
-            self.mark_everything()
+    def mark(self, changes: Iterable[object]) -> None:
+        """Set the marks for the changes of an operation."""
+        may_fit = False
+        for change in changes:
+            if not isinstance(change, Change):
+                continue
+            table, key, old, new, _ = change
+            if table == "allocation":
+                may_fit |= self._mark_allocation(key, old, new)
+            elif table == "application":
+                # Whether it runs, and in which group, follows from the changes of its allocations.
+                if old is None or new is None or old.failing != new.failing:
+                    self.applications.setdefault(key, {})
+                if new is None and key in self.freed:
+                    self.ended.append(old)
+            elif table in _OF_EVERYTHING or (table == "queue" and new is not None and new.quota != (old and old.quota)):
+                self.mark_everything()
+        if may_fit and self.notify is not None:
+            self.notify()
 
-    def _mark_allocation(self, allocation_id: str, old: Any, new: Any) -> None:  # noqa: ANN401 - of a change
+    def _mark_allocation(self, allocation_id: str, old: Any, new: Any) -> bool:  # noqa: ANN401 - of a change
+        """Mark an allocation, and return whether a waiting request may fit or a new one waits."""
         if old is not None and new is not None and old.state is not new.state and new.state is _TERMINATING:
             # It counts until its release.
-            return
+            return False
         application_id = (new or old).application_id
         changed = self.applications.setdefault(application_id, {})
         if old is None and new.state is _PENDING:
@@ -288,8 +295,7 @@ class ChangeMarks:
         # an earlier end frees what budgets have committed.
         if new is None or (old is not None and not is_granted and new.state is not _PENDING):
             self.freed.add(application_id)
-        if self.notify is not None and not is_granted:
-            self.notify()
+        return not is_granted
 
 
 #: A heap of this size is never replaced.

@@ -98,11 +98,8 @@ class Ledger:
     def put(self, table: str, key: str, row: Row | None, cause: str = "") -> None:
         """Write a row, or remove it if it is None, as a change of the current operation."""
         old = self.tables.by_name[table].get(key)
-        change = _new(Change, (table, key, old, row, cause))
-        self.lock.changes.append(change)
+        self.lock.changes.append(_new(Change, (table, key, old, row, cause)))
         self.set_row(table, key, old, row)
-        if self.readers:
-            self._mark(change)
 
     def set_row(self, table: str, key: str, old: Any, new: Any) -> None:  # noqa: ANN401 - rows of the table
         """Write a row in place of another one, and update the indexes; None is no row."""
@@ -193,24 +190,18 @@ class Ledger:
         """Write a new allocation of an application, which is held."""
         # What `put` does, in less time: nearly all changes are of this kind.
         name, until = row[0], row[7]
-        change = _new(Change, ("allocation", name, None, row, ""))
-        self.lock.changes.append(change)
+        self.lock.changes.append(_new(Change, ("allocation", name, None, row, "")))
         self.allocations[name] = application.allocations[name] = row
         if until is not None:
             self.ends.add(until, name)
-        if self.readers:
-            self._mark(change)
 
     def remove_held(self, application: Application, row: Allocation) -> None:
         """Remove an allocation of an application, which is not pending."""
         name = row[0]
-        change = _new(Change, ("allocation", name, row, None, ""))
-        self.lock.changes.append(change)
+        self.lock.changes.append(_new(Change, ("allocation", name, row, None, "")))
         del self.allocations[name], application.allocations[name]
         if self.terminating:
             self.terminating.discard(name)
-        if self.readers:
-            self._mark(change)
 
     def remove(self, allocation_id: str) -> None:
         """Remove an allocation."""
@@ -281,10 +272,7 @@ class Ledger:
 
     def note(self, table: str, value: object, key: str = "") -> None:
         """Add something that is no row to the changes of the operation, for subscribers and the log."""
-        change = Change(table, key, None, value)
-        self.lock.changes.append(change)
-        if self.readers:
-            self._mark(change)
+        self.lock.changes.append(Change(table, key, None, value))
 
     def note_charges(self) -> None:
         """Note that counters are charged before any row changes: if the operation fails, they have to be made again."""
@@ -299,6 +287,7 @@ class Ledger:
         """Set the marks of a reader from now on, for as long as the program keeps them."""
         marks.everything = True
         self.readers = (*(one for one in self.readers if one() is not None), ref(marks))
+        self.lock.follow = self._mark
 
     def mark_everything(self) -> None:
         """Let readers of changes read everything again."""
@@ -307,11 +296,11 @@ class Ledger:
             if reader is not None:
                 reader.mark_everything()
 
-    def _mark(self, change: Change) -> None:
+    def _mark(self, changes: Sequence[object]) -> None:
         for one in self.readers:
             reader = one()
             if reader is not None:
-                reader.mark(change)
+                reader.mark(changes)
 
     # Putting back
 

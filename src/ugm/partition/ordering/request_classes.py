@@ -13,7 +13,7 @@ Invariant: a blocked request is denied. An open request may fit.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -25,14 +25,16 @@ from ugm.partition.admission.admission import AdmissionControl
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
-from ugm.partition.rows import Allocation, ApplicationRow
+from ugm.partition.rows import Allocation
 from ugm.queues.tree import Queue, QueueTree
 from ugm.resources import Resource
 
-__all__ = ["BlockingLimit", "Owner", "RequestClass", "RequestClasses", "WaitingRequest", "guaranteed", "owners_of"]
+__all__ = ["BlockingLimit", "Charged", "RequestClass", "RequestClasses", "WaitingRequest", "guaranteed"]
 
 #: The owner of limits: the kind and the name, for example ``("user", "ana")``; the name of a queue is its path.
 Owner: TypeAlias = tuple[str, str]
+#: The user, group and queue of an application, which name the owners of its limits.
+Charged: TypeAlias = tuple[str, str | None, str]
 
 _NOTHING: Final[Mapping[str, int]] = {}
 #: The owner of limits that may have room after any change.
@@ -109,18 +111,12 @@ class _Facts(NamedTuple):
 
     number: int
     user: str
-    #: Empty if it has none, or has not run yet.
-    group: str
+    #: The chosen group, or all groups of its user if none is chosen yet: another application may have other ones.
+    group: str | tuple[str, ...] | None
     queue_path: str
     is_running: bool
     #: Whether its requests form classes of their own, because an answer may depend on more than these facts.
     is_single: bool
-
-
-def owners_of(row: ApplicationRow) -> list[Owner]:
-    """Return the owners of the limits of an application."""
-    queues = [(TrackingType.QUEUE, path) for path in ancestors(row.queue_path)]
-    return [(TrackingType.USER, row.user.name), (TrackingType.GROUP, row.group or ""), *queues]
 
 
 @final
@@ -315,10 +311,17 @@ class RequestClasses:
         room = None if resource is None else self._models.room(kind, name, resource)
         return None if room is None or room >= requested else BlockingLimit((kind, name), size, resource=resource)
 
-    def reopen(self, owners: Collection[Owner]) -> None:
-        """Open the classes of the limits of some owners, of quota models, and of unknown ones, that may have room."""
-        for owner in (_UNKNOWN, *owners):
-            self._open_limits(self._limits.get(owner, {}))
+    def reopen(self, charged: Iterable[Charged]) -> None:
+        """Open the classes of the limits of what was charged, of models, and of unknown ones, that may have room."""
+        owners = {_UNKNOWN: None}
+        for user, group, queue_path in charged:
+            owners[TrackingType.USER, user] = owners[TrackingType.GROUP, group or ""] = None
+            for path in ancestors(queue_path):
+                owners[TrackingType.QUEUE, path] = None
+        for owner in owners:
+            # Most owners have no limit that has denied a class.
+            if owner in self._limits:
+                self._open_limits(self._limits[owner])
         for limits in self._limits_of_models.values():
             self._open_limits(limits)
 
@@ -342,14 +345,16 @@ class RequestClasses:
         if application is not None:
             self.parts.forget(application.row.queue_path)
         if application is None or not application.pending:
-            for name in list(known):
-                self._forget(application_id, name)
-            self._facts.pop(application_id, None)
+            if known:
+                for name in list(known):
+                    self._forget(application_id, name)
+                del self._facts[application_id]
             return
         row, pending, before = application.row, application.pending, self._facts.get(application_id)
         is_running = application.holding is not None
         is_single = is_running or len(pending) > 1 or self._models.may_deny
-        facts = _Facts(row.number, row.user.name, row.group or "", row.queue_path, is_running, is_single)
+        group = row.group if application.has_chosen_group else row.user.groups
+        facts = _Facts(row.number, row.user.name, group, row.queue_path, is_running, is_single)
         self._facts[application_id] = facts
         if facts != before:
             request_ids = {**known, **pending}

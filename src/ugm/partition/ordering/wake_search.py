@@ -35,9 +35,9 @@ from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.ordering.candidate_order import CandidateOrder, UndecidedError
 from ugm.partition.ordering.pending_order import OrderCopy, PendingOrder, rank_of
-from ugm.partition.ordering.request_classes import BlockingLimit, Owner, RequestClass, RequestClasses, owners_of
+from ugm.partition.ordering.request_classes import BlockingLimit, Charged, RequestClass, RequestClasses
 from ugm.partition.ordering.reservations import Reservations
-from ugm.partition.rows import Allocation, AllocationRequest
+from ugm.partition.rows import Allocation, AllocationRequest, ApplicationRow
 
 __all__ = ["WakeSearch"]
 
@@ -80,8 +80,8 @@ class WakeSearch:
         self._classes = RequestClasses(state, models, admission)
         self._settings = QueueSettings(None)
         self._epoch: object = None
-        #: The owners of the limits that the last pass has charged.
-        self._charged: dict[Owner, None] = {}
+        #: What the last pass has charged.
+        self._charged: Final[dict[Charged, None]] = {}
         #: The requests that the last pass has woken.
         self._woken: list[Allocation] = []
         #: Whether the pass respects and makes reservations, and the classes that take part in one that does.
@@ -257,7 +257,7 @@ class WakeSearch:
             return False
         if waiting is not None:
             self._reservations.note_trial_grant(waiting)
-        self._charged.update(dict.fromkeys(owners_of(application.row)))
+        self._note_charged(application.row)
         self._woken.append(row)
         self._classes.offer(row.allocation_id)
         self._classes.block_again()
@@ -266,12 +266,13 @@ class WakeSearch:
     def _is_without_room(self, found: RequestClass, application: Application) -> bool:
         """Return whether a queue has no room for a class, and block the class by the queue."""
         # A class that may get a reservation is blocked by another limit, if there is one, until it has room.
-        chain, size = () if self._is_reserving else application.queue.chain, found.size
-        for counter in chain:
-            if not fits((counter,), self._state.vector(size)):
-                self._classes.block(found, BlockingLimit((TrackingType.QUEUE, counter.queue_path), size, counter))
-                return True
-        return False
+        chain = () if self._is_reserving else application.queue.chain
+        vector = self._state.vector(found.size)
+        if fits(chain, vector):
+            return False
+        full = next(counter for counter in chain if not fits((counter,), vector))
+        self._classes.block(found, BlockingLimit((TrackingType.QUEUE, full.queue_path), found.size, full))
+        return True
 
     def _is_denied(self, found: RequestClass, application: Application, granted: Allocation) -> bool:
         """Charge a request, or block its class by a limit that denies it; return whether one does."""
@@ -334,7 +335,7 @@ class WakeSearch:
         freed = marks.freed
         for row in (*marks.ended, *(one.row for one in map(self._state.applications.get, freed) if one is not None)):
             classes.parts.forget(row.queue_path)
-            self._charged.update(dict.fromkeys(owners_of(row)))
+            self._note_charged(row)
         self._reopen()
         for name, request_ids in marks.take().items():
             classes.follow(name, request_ids)
@@ -342,6 +343,9 @@ class WakeSearch:
             # Last: most of the woken requests are granted.
             classes.return_offered(classes.offered)
         return False
+
+    def _note_charged(self, row: ApplicationRow) -> None:
+        self._charged[row.user.name, row.group, row.queue_path] = None
 
     def _reopen(self) -> None:
         """Open what released requests, and woken ones that were not charged, have closed."""
