@@ -251,7 +251,8 @@ class RequestClasses:
 
     def first_open(self) -> RequestClass | None:
         """Return the class that may fit with the first request of all; None if no class may fit."""
-        return min((limit.first[0] for limit in self._open if limit.first), default=(None, None))[1]
+        first = [limit.first[0] for limit in self._open if limit.first]
+        return min(first)[1] if first else None
 
     @property
     def has_open(self) -> bool:

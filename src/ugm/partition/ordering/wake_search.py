@@ -115,7 +115,7 @@ class WakeSearch:
             raise
         for row in self._woken:
             self._classes.parts.forget(self._state.owner(row).row.queue_path)
-        return tuple(row.request for row in self._woken)
+        return tuple([row.request for row in self._woken])
 
     # Passes
 
@@ -290,7 +290,9 @@ class WakeSearch:
         return bool(violations)
 
     def _granted(self, application: Application, row: Allocation) -> Allocation:
-        """Return a pending request as it would be held now."""
+        """Return a pending request as it would be held now, as far as limits and models can tell the difference."""
+        if not self._models.all and self._admission.variants is None:
+            return row
         clock = self._models.clock
         granted = row.granted(clock.latest if row.duration is None else clock.now(changes=True))
         return self._admission.assigned(application, granted)
