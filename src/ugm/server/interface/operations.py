@@ -36,6 +36,7 @@ from ugm.server.interface.schemas import (
     Seconds,
     Tags,
     User,
+    with_text,
 )
 from ugm.service.protocol.values import ANNOTATIONS
 
@@ -100,10 +101,9 @@ def _result(value: Any) -> Json:  # noqa: ANN401 - the result of an operation
     if isinstance(value, bool):
         return {"existed": value}
     if isinstance(value, Decision):
-        texts = {"text": str(value), "summary": value.summary, "for_people": value.for_people()}
-        return {**value.to_dict(), **texts}
+        return {**with_text(value), "summary": value.summary, "for_people": value.for_people()}
     if isinstance(value, Placement):
-        return {**value.to_dict(), "text": str(value)}
+        return with_text(value)
     return {"allocation_ids": list(value)} if isinstance(value, tuple) else to_json(value)
 
 
