@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from ugm._json_values import JsonObject, attributes
+from ugm._json_values import JsonObject, Row, attributes
 from ugm.decision import Violation
 from ugm.resources import Resource
 
@@ -185,7 +185,7 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerView:
+class ConsumerView(Row):
     """A consumer that a tree holds."""
 
     consumer_id: str
@@ -197,13 +197,9 @@ class ConsumerView:
     type: int
     unpreemptable: bool
 
-    def to_dict(self) -> JsonObject:
-        """Return the consumer for JSON."""
-        return attributes(self, self.__slots__)
-
 
 @dataclass(frozen=True, slots=True)
-class NodeView:
+class NodeView(Row):
     """A node with its quota and the amounts charged to it."""
 
     name: str
@@ -221,10 +217,6 @@ class NodeView:
     lent: Resource
     #: The consumers that this node holds, in order of arrival.
     consumers: tuple[ConsumerView, ...]
-
-    def to_dict(self) -> JsonObject:
-        """Return the node for JSON."""
-        return attributes(self, self.__slots__)
 
 
 class TreeView(NamedTuple):

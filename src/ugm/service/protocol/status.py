@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from typing import Final, final
 
+from ugm._json_values import Row
 from ugm.partition.answers.reports import OwnedAllocation
 
 __all__ = ["BUCKET_BOUNDS", "Durations", "ServiceStatus", "SessionAllocation", "SessionReport", "Times"]
@@ -46,7 +47,7 @@ class Durations:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceStatus:
+class ServiceStatus(Row):
     """A service at one moment, as one of its processes knows it.
 
     Attributes:
@@ -78,10 +79,6 @@ class ServiceStatus:
     operations: Durations = Durations()
     outage: str = ""
     age: float = 0.0
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the status as plain data for JSON."""
-        return asdict(self)
 
 
 @final
