@@ -274,7 +274,6 @@ class Subscriber(Protocol):
 
     def __call__(self, first: int, events: tuple[Event, ...], /) -> None:
         """Handle the events of one operation, which are numbered from *first* on; the first event has number 1."""
-        ...
 
 
 def events_of(changes: Sequence[object]) -> tuple[Event, ...]:

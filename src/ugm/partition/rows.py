@@ -113,10 +113,7 @@ _NO_PROPERTIES: Final = tuple(AllocationRequest._field_defaults.values())
 
 
 def request_of(
-    allocation_id: str | AllocationRequest,
-    application_id: str,
-    usage: Resource,
-    properties: tuple[Any, ...],
+    allocation_id: str | AllocationRequest, application_id: str, usage: Resource, properties: tuple[Any, ...]
 ) -> AllocationRequest:
     """Return the request of a call, which may pass it as a whole.
 

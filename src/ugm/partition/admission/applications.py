@@ -24,14 +24,7 @@ from ugm.partition.admission.admission import AdmissionPart
 from ugm.partition.admission.checked_arguments import in_use_reason
 from ugm.partition.answers.reports import Admission
 from ugm.partition.engine.application import Application, ApplicationInfo, ApplicationState
-from ugm.partition.rows import (
-    Allocation,
-    AllocationSpec,
-    AllocationState,
-    Change,
-    GangStyle,
-    RequestFields,
-)
+from ugm.partition.rows import Allocation, AllocationSpec, AllocationState, Change, GangStyle, RequestFields
 from ugm.queues import Placement, Submission
 from ugm.queues.tree import Queue
 from ugm.resources import Resource
@@ -234,10 +227,7 @@ class ApplicationLifecycle(AdmissionPart):
                 raise RequestError("application_id", application_id, reason, "id-in-use")
 
     def _grant(
-        self,
-        application: Application,
-        specs: Sequence[AllocationSpec],
-        decide: Callable[[RequestFields], Decision],
+        self, application: Application, specs: Sequence[AllocationSpec], decide: Callable[[RequestFields], Decision]
     ) -> Decision:
         requests = [spec.request(application.application_id) for spec in specs]
         if len(requests) == 1:

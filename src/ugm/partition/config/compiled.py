@@ -391,10 +391,7 @@ def _maxima_of_entry(active: Iterator[int | None], base: _Maxima, schedule: tupl
 
 def _maxima_with(base: _Maxima, entry: ScheduledLimit) -> _Maxima:
     resources, applications = base
-    return (
-        resources if entry.max_resources is None else entry.max_resources,
-        entry.max_applications or applications,
-    )
+    return (resources if entry.max_resources is None else entry.max_resources, entry.max_applications or applications)
 
 
 def _highest_maxima(base: _Maxima, schedule: tuple[ScheduledLimit, ...]) -> _Maxima:

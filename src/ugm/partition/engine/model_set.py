@@ -199,10 +199,7 @@ class ModelSet:
     # Other models
 
     def declare(
-        self,
-        definitions: Iterable[ModelDefinition],
-        total: Resource | None,
-        calls: Callable[[], Sequence[Call]],
+        self, definitions: Iterable[ModelDefinition], total: Resource | None, calls: Callable[[], Sequence[Call]]
     ) -> None:
         """Replace the declared models by those of some definitions. A model whose definition is the same stays.
 

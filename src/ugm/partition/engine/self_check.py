@@ -64,7 +64,7 @@ def _facts_of(state: PartitionState) -> _Facts:
             "nodes": dict(state.cluster.nodes),
             "cluster": state.cluster.total,
             "pending work": {} if state.pending_usage is None else state.pending_usage.state(),
-        },
+        }
     }
     facts |= {f"application {name!r}": _facts_of_application(state, one) for name, one in state.applications.items()}
     for tree in index.trees():

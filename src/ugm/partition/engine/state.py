@@ -80,13 +80,7 @@ class PartitionState(Ledger):
         "reserves",
     )
 
-    def __init__(
-        self,
-        compiled: CompiledConfig,
-        *,
-        user_limits_win: bool,
-        lock: EngineLock | None = None,
-    ) -> None:
+    def __init__(self, compiled: CompiledConfig, *, user_limits_win: bool, lock: EngineLock | None = None) -> None:
         super().__init__(compiled, lock or EngineLock())
         self.compiled: CompiledConfig = compiled
         #: The compiled configuration of which `compiled` has the limits of some time.

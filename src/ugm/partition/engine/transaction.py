@@ -68,11 +68,9 @@ class TimeSource(Protocol):
 
     def second(self) -> int:
         """Return the time now, for a query."""
-        ...
 
     def second_of_change(self) -> int:
         """Return the time that stamps the current change."""
-        ...
 
 
 @final
@@ -144,15 +142,7 @@ class EventOutbox:
         RequestError: the subscribers are not several objects, or one is not callable.
     """
 
-    __slots__ = (
-        "_batches",
-        "_delivered",
-        "_delivery",
-        "_due",
-        "_subscribers",
-        "has_subscribers",
-        "last_event",
-    )
+    __slots__ = ("_batches", "_delivered", "_delivery", "_due", "_subscribers", "has_subscribers", "last_event")
 
     def __init__(self, subscribers: Iterable[Subscriber]) -> None:
         self._subscribers: Final[tuple[Subscriber, ...]] = require_items("subscribers", subscribers)
@@ -236,7 +226,6 @@ class TransactionLog(Protocol):
     @property
     def number(self) -> int:
         """The number of the last change."""
-        ...
 
     def require_ready(self) -> None:
         """Check, without the lock, that this process and this thread may change the partition.
@@ -244,23 +233,18 @@ class TransactionLog(Protocol):
         Raises:
             ReentrantCallError: a signal handler or finalizer has interrupted this thread in the middle of a call.
         """
-        ...
 
     def prepare(self) -> None:
         """Begin a change, under the lock."""
-        ...
 
     def write(self, changes: Sequence[object]) -> None:
         """Write the changes of an operation, under the lock."""
-        ...
 
     def is_written(self) -> bool:
         """Return whether `write` has written the current change, although it may not have returned."""
-        ...
 
     def mark_committed(self) -> None:
         """Note, under the lock, that the current change is final."""
-        ...
 
     def wait(self, change: int, event: int) -> bool:
         """Wait, without the lock, until everything up to a change in the log is durable.
@@ -272,11 +256,9 @@ class TransactionLog(Protocol):
         Returns:
             False if the thread does not wait, because it gets its result later.
         """
-        ...
 
     def release_locks(self) -> None:
         """Release every lock that this thread still holds after an exception."""
-        ...
 
 
 def _call(call: tuple[Callable[..., T], tuple[Any, ...], dict[str, Any]]) -> T:
@@ -298,11 +280,7 @@ class Transactions:
     __slots__ = ("_lock", "_log", "_outbox", "_put_back", "is_recording")
 
     def __init__(
-        self,
-        lock: EngineLock,
-        outbox: EventOutbox | None,
-        log: TransactionLog | None,
-        put_back: Callable[[], None],
+        self, lock: EngineLock, outbox: EventOutbox | None, log: TransactionLog | None, put_back: Callable[[], None]
     ) -> None:
         self._lock: Final = lock
         self._outbox: Final = outbox

@@ -618,11 +618,7 @@ class AdministrationOperations(PartitionParts):
         return self._transactions.run(self._running_work.reconcile, require_differences(report))
 
     def synchronize(
-        self,
-        running: Iterable[RunningApplication],
-        *,
-        starting: Iterable[str] = (),
-        among: Iterable[str] | None = None,
+        self, running: Iterable[RunningApplication], *, starting: Iterable[str] = (), among: Iterable[str] | None = None
     ) -> SyncReport:
         """Make the applications and allocations equal to the running work of a host, in one step.
 

@@ -241,11 +241,7 @@ def released_places(application: Application, usage: Resource) -> dict[CounterPl
 
 
 def plan_start(
-    state: PartitionState,
-    planned: PlannedStart,
-    earlier: Sequence[PlannedStart],
-    more: Iterable[Change],
-    now: int,
+    state: PartitionState, planned: PlannedStart, earlier: Sequence[PlannedStart], more: Iterable[Change], now: int
 ) -> None:
     """Find the start of a reserved request, and its slack.
 

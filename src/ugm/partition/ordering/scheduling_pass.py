@@ -20,13 +20,7 @@ from ugm.model import OrderNode, UserRank
 from ugm.ordering.request_order import Comparison, PendingRequest
 from ugm.partition.engine.application import ChangeMarks
 from ugm.partition.engine.state import PartitionState
-from ugm.partition.ordering.pending_order import (
-    ApplicationKey,
-    CopiedApplication,
-    GroupTree,
-    OrderCopy,
-    PendingOrder,
-)
+from ugm.partition.ordering.pending_order import ApplicationKey, CopiedApplication, GroupTree, OrderCopy, PendingOrder
 from ugm.partition.ordering.planned_start import Reservation
 from ugm.partition.rows import Allocation, AllocationRequest
 
