@@ -35,7 +35,7 @@ PAGE: Final = IMAGES / "report.png"
 WORKLOAD: Final = ROOT / "examples" / "grid.swf.gz"
 
 #: Lines of each table; fewer than in a terminal.
-TOP: Final = 4
+TOP: Final = 3
 COMMAND: Final = f"ugm simulate examples/grid.swf.gz --config examples/grid.yaml --top {TOP}"
 TITLE: Final = "grid.swf.gz under grid.yaml"
 

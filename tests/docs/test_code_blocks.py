@@ -36,7 +36,7 @@ COVERED: Final = {
         "cli.md": "tests/docs/test_cli_page.py",
         "any-language.md": "tests/system/integrations/test_rest_clients.py",
         "kubernetes-webhook.md": "tests/system/integrations/test_kubernetes_example.py",
-    },
+    }
 }
 
 

@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from support.grid_replay import grid_replay
 from support.places import EXAMPLES, environment
 from ugm import load_config
-from ugm.simulation import Report
 
 
 @pytest.fixture(name="said", scope="module")
@@ -126,17 +124,3 @@ def test_workload_is_reproducible(tmp_path: Path) -> None:
     # How well zlib packs differs between its makes; what is packed does not, nor the header without a time.
     assert gzip.decompress(made.read_bytes()) == gzip.decompress(bundled)
     assert made.read_bytes()[:10] == bundled[:10]
-
-
-@pytest.fixture(name="report", scope="module")
-def _report() -> Report:
-    return grid_replay()[0]
-
-
-@pytest.mark.ci
-def test_limits_bite(report: Report) -> None:
-    """Under the bundled configuration, some jobs wait long, most jobs do not wait, and none is lost."""
-    assert report.submitted == report.started == 20_000
-    assert 0.05 < report.waiting.delayed / report.started < 0.25
-    assert report.waiting.max > 24 * 3600
-    assert report.is_clean

@@ -42,7 +42,7 @@ def request(random: Random, number: int) -> tuple[str, str, UserGroup, Resource]
     return f"app-{number}", random.choice(["root.a", "root.b"]), random.choice(USERS), usage
 
 
-@pytest.mark.parametrize("seed", seeds(4, 30))
+@pytest.mark.parametrize("seed", seeds(4, 15, 30))
 def test_manager_grants_the_same(seed: int) -> None:
     """The loop for a manager grants the same requests in the same order as retrying every request."""
     random, page = Random(seed), blocks("embed-manager.md")

@@ -77,7 +77,7 @@ def sorted_violations(decision: Decision) -> list[str]:
     return sorted(map(str, decision.violations))
 
 
-@pytest.mark.parametrize("seed", seeds(40, 400))
+@pytest.mark.parametrize("seed", seeds(40, 160, 400))
 def test_check_of_a_user_is_submit_and_allocate(seed: int) -> None:
     """`check` of a user in a queue answers what `submit` with the same quota and the first `allocate` then answer."""
     random = Random(seed)

@@ -11,16 +11,7 @@ from hypothesis import strategies as st
 
 from support.elastic_strategies import amounts, counts, sharers, trees, valid_trees
 from ugm import Resource
-from ugm.elastic import (
-    AdmissionRules,
-    ElasticGroup,
-    ElasticQuota,
-    ElasticTree,
-    Pod,
-    Sharer,
-    SharingResult,
-    share,
-)
+from ugm.elastic import AdmissionRules, ElasticGroup, ElasticQuota, ElasticTree, Pod, Sharer, SharingResult, share
 from ugm.elastic.runtime import Level
 
 #: Who wants how much, group by group.

@@ -26,12 +26,7 @@ LONG_EXPONENT: Final = re.compile("[eE][+-]?[0-9]{5}")
 
 whole = st.text("0123456789", min_size=1, max_size=25)
 signs = st.sampled_from(["", "+", "-"])
-numbers = st.one_of(
-    whole,
-    whole.map("{}.".format),
-    whole.map(".{}".format),
-    st.tuples(whole, whole).map(".".join),
-)
+numbers = st.one_of(whole, whole.map("{}.".format), whole.map(".{}".format), st.tuples(whole, whole).map(".".join))
 exponents = st.builds("{}{}{}".format, st.sampled_from("eE"), signs, st.integers(0, 40))
 suffixes = st.one_of(st.sampled_from(sorted(SUFFIXES)), exponents)
 quantities = st.builds("{}{}{}".format, signs, numbers, suffixes)

@@ -97,10 +97,7 @@ def scenes(draw: st.DrawFn) -> Scene:
     partition = Partition(config(QUEUES, limits=LIMITS), models=draw(st.permutations(models)), cluster=cluster)
     applications = tuple(f"app-{number}" for number in range(draw(st.integers(1, 4))))
     for application_id in applications:
-        tags = {
-            GROUP_TAG: draw(st.sampled_from(groups)).name,
-            LEAF_TAG: draw(st.sampled_from(leaves_of(document))),
-        }
+        tags = {GROUP_TAG: draw(st.sampled_from(groups)).name, LEAF_TAG: draw(st.sampled_from(leaves_of(document)))}
         assert partition.submit(application_id, SUE, draw(st.sampled_from(["root.a", "root.b"])), tags=tags)
     for number in range(draw(st.integers(0, 10))):
         call = draw(st.sampled_from([partition.allocate, partition.allocate, partition.adopt, partition.request]))

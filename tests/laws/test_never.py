@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 
+from support.examples import seeds
 from support.failing_models import Failing
 from ugm import (
     AllocationRequest,
@@ -255,17 +256,9 @@ def check(seed: int) -> int:
     return count
 
 
-#: Blocks of ten worlds, of which the deep run tests ten thousand.
-BLOCKS: Final = [
-    0,
-    *(pytest.param(number, marks=pytest.mark.ci) for number in range(1, 4)),
-    *(pytest.param(number, marks=pytest.mark.deep) for number in range(4, 1000)),
-]
-
-
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", seeds(1, 3, 1000))
 def test_never(block: int) -> None:
-    """Every denial states exactly whether waiting can help."""
+    """Every denial in a block of ten worlds states exactly whether waiting can help."""
     assert sum(check(seed) for seed in range(10 * block, 10 * block + 10)) > 20
 
 

@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.preemption_scenes import Scene, drawn_scene, drawn_with_plan, large_scene
 from ugm import Resource
-from ugm.preemption import (
-    AllocationFacts,
-    Outcome,
-    PreemptionPolicy,
-    PreemptionRequest,
-    QueueFacts,
-    plan_preemption,
-)
+from ugm.preemption import AllocationFacts, Outcome, PreemptionPolicy, PreemptionRequest, QueueFacts, plan_preemption
 from ugm.preemption.victim_search import DEFAULT_STEPS
 
 
@@ -98,10 +91,7 @@ def check_more_rights_never_prevent_a_plan(scene: Scene, random: Random) -> None
         assert changed.plan().outcome is Outcome.PLAN, right
 
 
-LAWS: Final = (
-    check_no_way_back,
-    check_more_rights_never_prevent_a_plan,
-)
+LAWS: Final = (check_no_way_back, check_more_rights_never_prevent_a_plan)
 
 
 @pytest.mark.parametrize("check", LAWS)

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from support.examples import seeds
 from support.partition_fixtures import Licences
 from ugm import Partition, Resource, UserGroup
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig, QueueResources
@@ -268,11 +269,7 @@ def grant(partition: Partition, allocation_id: str) -> bool:
     return bool(partition.allocate_ignoring_reservations(request))
 
 
-SEEDS: Final = [
-    0,
-    *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(1, 25)),
-    *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(25, 700)),
-]
+SEEDS: Final = seeds(1, 12, 700)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -333,7 +333,7 @@ def test_heads(seed: int) -> None:
     Play(seed).run()
 
 
-@pytest.mark.parametrize("seed", seeds(8, 250))
+@pytest.mark.parametrize("seed", seeds(8, 100, 250))
 def test_heads_of_random_trees(seed: int) -> None:
     """The same for recorded random trees, so that the default run has some as well."""
     Play(seed).run()

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from support.examples import seeds
 from support.partition_fixtures import Licences
 from ugm import AllocationRequest, Decision, Partition, Resource, UserGroup
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig, QueueResources
@@ -288,11 +289,7 @@ def exposed(partition: Partition) -> object:
 
 
 #: With all models, with and without reservations, the seeds are 2,040 histories.
-SEEDS: Final = [
-    0,
-    *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(1, 20)),
-    *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(20, 170)),
-]
+SEEDS: Final = seeds(1, 20, 170)
 
 
 @pytest.mark.parametrize("models", MODELS)

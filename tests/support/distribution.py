@@ -1,8 +1,7 @@
 """Distribute the tests over processes: the examples of a page and the cases of a test stay together.
 
 The examples of a page build on one another. The cases of a test share what they read and prepare. So do the tests of a
-module in `tests/docs`, which read all code, those of a module for the page, which share a server, and all tests that
-replay the bundled workload.
+module in `tests/docs`, which read all code, and those of a module for the page, which share a server.
 
 Every process collects all tests, and compiles the modules that no process has compiled before. Every second process
 collects from the last file to the first one. So two processes compile half of the modules each, and read the others.
@@ -12,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from typing import Final
 
@@ -29,10 +29,10 @@ __all__ = [
 ]
 
 
+#: What begins first, because it takes longest: a run should not end with one busy process.
+_LONGEST: Final = ("tests/system/integrations/test_skypilot.py", "tests/system/", "tests/stateful/")
 #: Modules whose tests stay together.
 _WHOLE: Final = ("tests/docs/", *(f"tests/system/browser/test_{name}.py" for name in ("page", "tasks", "trees")))
-#: The modules that use `support.grid_replay`.
-_REPLAYS: Final = frozenset(("tests/docs/test_examples.py", "tests/docs/test_images.py"))
 
 
 def share_compiled_modules() -> None:
@@ -48,11 +48,7 @@ class TestDistribution(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         """Return the name of the unit that a test belongs to."""
-        page, _, name = nodeid.partition("::")
-        if page in _REPLAYS:
-            return "grid replay"
-        is_whole = name.startswith("line:") or page.startswith(_WHOLE)
-        return page if is_whole else nodeid.partition("[")[0]
+        return _unit_of(nodeid)
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
         """Note the tests that a process has collected. The position of each is searched once."""
@@ -69,6 +65,12 @@ class TestDistribution(LoadScopeScheduling):
             del units[name]
 
 
+def _unit_of(nodeid: str) -> str:
+    page, _, name = nodeid.partition("::")
+    is_whole = name.startswith("line:") or page.startswith(_WHOLE)
+    return page if is_whole else nodeid.partition("[")[0]
+
+
 class _Collection(list[str]):
     """Names of tests, with their positions."""
 
@@ -82,7 +84,8 @@ class _Collection(list[str]):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> TestDistribution:
-    """Return the scheduler of a run in several processes."""
+    """Return the scheduler of a run in several processes, which keeps the order of the units."""
+    config.option.loadscopereorder = False
     return TestDistribution(config, log)
 
 
@@ -103,7 +106,18 @@ def pytest_make_collect_report(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
-    """Sort the tests by file, before they are shuffled: all processes must have them in one order."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: str(item.path))
-    return (yield)
+    """Sort the tests by file, before they are shuffled: all processes must have them in one order.
+
+    Then the longest units come first, and the others by their number of tests.
+    """
+    if not hasattr(config, "workerinput"):
+        return (yield)
+    items.sort(key=lambda item: str(item.path))
+    result = yield
+    sizes = Counter(_unit_of(item.nodeid) for item in items)
+    items.sort(key=lambda item: (_rank(item.nodeid), -sizes[_unit_of(item.nodeid)]))
+    return result
+
+
+def _rank(nodeid: str) -> int:
+    return next((rank for rank, name in enumerate(_LONGEST) if nodeid.startswith(name)), len(_LONGEST))

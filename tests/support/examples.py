@@ -1,45 +1,41 @@
 """Choose the number of examples of property tests.
 
-The number of examples that hypothesis draws depends on its profile. A full run draws `ALL` examples for a property. By
-default a run draws fewer, so that it stays short. A test with settings of its own takes its number through `examples`,
-and so shrinks in the same proportion.
+The number of examples that hypothesis draws depends on its profile. The profile ``ci`` draws `MANY` examples for a
+property, the default one `FEW`, and ``deep`` thousands. A test with settings of its own takes its number through
+`examples`, and so grows or shrinks in the same proportion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
 from hypothesis import settings
 
-__all__ = ["ALL", "FEW", "examples", "graded", "pairs", "seeds"]
+__all__ = ["FEW", "MANY", "examples", "pairs", "seeds"]
 
-#: How many examples of a property a full run draws.
-ALL: Final = 40
+#: How many examples of a property the profile ``ci`` draws.
+MANY: Final = 20
 
-#: How many of them are drawn by default.
+#: How many are drawn by default.
 FEW: Final = 4
+
+#: To how many examples of a property the numbers of `examples` belong.
+_USUAL: Final = 40
 
 
 def examples(count: int) -> int:
-    """Return how many examples the profile in force draws where a full run draws *count*."""
-    return max(1, count * settings().max_examples // ALL)
+    """Return how many examples the profile in force draws where a profile of 40 examples draws *count*."""
+    return max(1, count * settings().max_examples // _USUAL)
 
 
-def seeds(few: int, count: int) -> list[Any]:
-    """Return *count* seeds of random scenes as parameters of a test. All but the first *few* are ``ci``."""
-    return [pytest.param(seed, marks=() if seed < few else pytest.mark.ci) for seed in range(count)]
-
-
-def graded(some: Iterable[tuple[object, ...]], few: int, every: Iterable[tuple[object, ...]], many: int) -> list[Any]:
-    """Return parameters of a test: *some* cases at a grade that is quick, and *every* case at a thorough one as ``ci``.
-
-    The grade is the last parameter.
-    """
+def seeds(few: int, many: int, most: int) -> list[Any]:
+    """Return seeds of random scenes as parameters of a test: *few* by default, *many* as ``ci``, *most* as ``deep``."""
     return [
-        *(pytest.param(*case, few) for case in some),
-        *(pytest.param(*case, many, marks=pytest.mark.ci) for case in every),
+        *range(few),
+        *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(few, many)),
+        *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(many, most)),
     ]
 
 

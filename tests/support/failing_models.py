@@ -9,16 +9,7 @@ from support.partition_fixtures import BrokenError
 from ugm import Claim, Partition, Violation
 from ugm.partition.engine.model_calls import row_calls
 
-__all__ = [
-    "CHANGES",
-    "Failing",
-    "Fuse",
-    "ResettableFailing",
-    "ResettableStarting",
-    "Starting",
-    "State",
-    "ledger_of",
-]
+__all__ = ["CHANGES", "Failing", "Fuse", "ResettableFailing", "ResettableStarting", "Starting", "State", "ledger_of"]
 
 #: The calls that change a model.
 CHANGES: Final = ("charge", "charge_pending", "refund", "add_pending", "remove_pending")

@@ -21,7 +21,7 @@ DIFFERENCES: Final = {
     "corner-no-groups-no-group-tracking": (
         2,
         "asking for the headroom of an application fixes its group there; here, its first usage chooses the group",
-    ),
+    )
 }
 
 

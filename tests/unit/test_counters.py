@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ugm import RequestError, Resource, TrackingType
+from ugm import Resource, TrackingType
 from ugm.counters import Counter, Layout, Limit, charge, fits
 from ugm.decision import exceeded
 
@@ -46,12 +46,3 @@ def test_no_amount_is_too_large_to_deny(name: str, amount: int) -> None:
 
     assert not fits([subject], layout.vector(Resource({name: amount})))
     assert [each.requested for each in exceeded([subject], layout.vector(Resource({name: amount})))] == [amount]
-
-
-@pytest.mark.parametrize("name", ["memory", "vcore", "gpu", "pods"])
-def test_negative_requests_are_refused(name: str) -> None:
-    """A negative request is refused, for every resource."""
-    with pytest.raises(RequestError) as caught:
-        Layout(["gpu"]).vector(Resource({name: -1}))
-
-    assert str(caught.value).endswith(f": the amount of {name} is negative")

@@ -48,10 +48,7 @@ ERRORS: list[tuple[UgmError, str]] = [
         ReleaseError("app-1", "root.a", "memory", 3, 1),
         "application 'app-1' in 'root.a' holds 3 memory and cannot end with 2 left",
     ),
-    (
-        ConfigError((FIRST, SECOND)),
-        f"{FIRST}\n{SECOND}",
-    ),
+    (ConfigError((FIRST, SECOND)), f"{FIRST}\n{SECOND}"),
     (
         ReentrantCallError(),
         "called in the middle of another operation of the same thread, by a signal handler, finalizer or model",

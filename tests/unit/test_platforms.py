@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 #: What Windows lacks.
 WITHOUT = """
 import sys
@@ -59,13 +57,6 @@ def printed(program: str, *arguments: object) -> list[str]:
 def test_a_partition_in_memory() -> None:
     """A partition in memory does not need the modules that only POSIX systems have."""
     assert printed(IN_MEMORY) == ["True", "False"]
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("module", ["ugm.cli", "ugm.elastic", "ugm.quotatree", "ugm.kubernetes", "ugm.simulation"])
-def test_other_modules(module: str) -> None:
-    """So do the modules around it."""
-    assert printed(f"import {module}\nprint(True)") == ["True"]
 
 
 def test_a_store(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import cycle, product
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -102,53 +100,6 @@ def test_mistakes_name_the_right_spelling(right: str, wrong: str, spelling: str)
     assert right in GOOD
     pattern = rf"(did you mean '|allowed: .*|write .*|'){re.escape(spelling)}\b"
     assert any(re.search(pattern, message) for message in findings(GOOD.replace(right, wrong, 1)))
-
-
-VECTORS = (
-    "{vcore: 32, memory: 128Gi}",
-    "{vcore: 500m, memory: 1G}",
-    "{memory: 800G, vcore: 80000m, nvidia.com/gpu: 8}",
-    "{vcore: 12000, memory: 96Ti, pods: 5000}",
-    "{vcore: 4, memory: 16Gi, nvidia.com/gpu: 1, amd.com/gpu: 1, nvidia.com/mig-1g.5gb: 2, nvidia.com/mig-2g.10gb: 1}",
-    "{vcore: 16, hugepages-2Mi: 4Gi, hugepages-1Gi: 8Gi, ephemeral-storage: 200Gi}",
-    "{gpu: 4, tpu: 2, npu: 1, licence-a: 3, licence-b: 5}",
-    "{koordinator.sh/gpu-core: 100, koordinator.sh/gpu-memory: 80Gi, kubernetes.io/batch-cpu: 4k}",
-    "{nvidia.com/gpu: 2, nvidia.com/gpumem: 30000, nvidia.com/gpucores: 100, rdma/hca: 1, rdma/hca_shared: 2}",
-    "{disk-1: 5, disk-2: 5, slots: 10, vpc.amazonaws.com/pod-eni: 9, aws.amazon.com/neuron: 2}",
-)
-PROPERTIES = (
-    "{}",
-    "{application.sort.policy: fair, application.sort.priority: disabled}",
-    "{preemption.policy: disabled, preemption.delay: 1m30s, priority.policy: fence, priority.offset: '-10'}",
-    "{application.sort.policy: StateAware, quota.preemption.delay: 10m, owner: data-team, cost.centre: '4711'}",
-    "{application.sort.policy: fifo, queue.description: nightly jobs, ugm.reservation: enabled}",
-)
-LIMITS = (
-    "[]",
-    "[{users: ['*'], maxapplications: 5}]",
-    "[{users: [ana, ben], groups: [physics], maxapplications: 9}, {groups: ['*'], maxapplications: 3}]",
-    "[{users: [svc-spark$], maxresources: AMOUNTS, maxapplications: 7}]",
-)
-
-
-def realistic() -> list[str]:
-    """Return configurations that combine realistic pieces."""
-    combined = [*product(VECTORS, PROPERTIES, LIMITS)]
-    Random(5).shuffle(combined)
-    return [
-        f"partitions: [{{name: default, limits: [{{users: ['*'], maxapplications: 100}}], queues: [{{name: {name}, "
-        f"resources: {{max: {vector}}}, properties: {properties}, limits: {limits.replace('AMOUNTS', vector)}}}]}}]"
-        for name, (vector, properties, limits) in zip(
-            cycle(["prod", "team_a", "etl-2024"]), combined[:200], strict=False
-        )
-    ]
-
-
-def test_real_configurations_have_no_warnings() -> None:
-    """Two hundred valid combinations of realistic settings have no problem and no warning."""
-    texts = realistic()
-    assert len(set(texts)) == 200
-    assert {text: found for text in texts if (found := findings(text))} == {}
 
 
 def test_examples_have_no_warnings() -> None:

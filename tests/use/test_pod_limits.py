@@ -21,8 +21,7 @@ def test_gpu_under_limits_counts_for_a_quota() -> None:
 
 
 @pytest.mark.parametrize(
-    ("container", "usage"),
-    [({}, Resource(vcore=3000)), ({"requests": {"cpu": 1}}, Resource(vcore=1000))],
+    ("container", "usage"), [({}, Resource(vcore=3000)), ({"requests": {"cpu": 1}}, Resource(vcore=1000))]
 )
 def test_limit_of_a_whole_pod(container: dict[str, object], usage: Resource) -> None:
     """A limit of the whole pod counts if neither the pod nor a container requests the resource."""

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from support.server_fixtures import DECIDE, PREFIX, TOKEN, client
-from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
 from ugm.partition import AbstractPartition
-from ugm.preemption import Outcome
 from ugm.store import open_partition
 
 CONFIG = parse_config("""
@@ -20,17 +17,6 @@ partitions:
   - {name: prod, resources: {guaranteed: {vcore: 8}}, properties: {preemption.delay: 1s}}
   - {name: batch}
 """).partition()
-LENDING = parse_config("""
-partitions:
-- queues: [{name: q}]
-  ugm:
-    elastic:
-      total: {vcore: 12}
-      groups:
-      - {name: prod, min: {vcore: 8}, max: {vcore: 12}}
-      - {name: batch, min: {vcore: 4}, max: {vcore: 12}}
-      groupby: [{source: user}]
-""").partition()
 
 
 def cores(count: float) -> Resource:
@@ -38,16 +24,10 @@ def cores(count: float) -> Resource:
     return Resource(vcore=int(count * 1000))
 
 
-def free(**nodes: float) -> dict[str, Resource]:
-    """Return free cores by node."""
-    return {name: cores(count) for name, count in nodes.items()}
-
-
 def filled(partition: AbstractPartition, batch: Mapping[str, tuple[str | None, float]], size: float) -> Any:  # noqa: ANN401 - a plan
     """Let batch jobs run on two nodes of 6 cores, and plan for a pending request of prod."""
     for name in ("prod", "batch"):
-        queue = "root.q" if partition.config is LENDING else f"root.{name}"
-        partition.submit(name, UserGroup(name), queue)
+        partition.submit(name, UserGroup(name), f"root.{name}")
     for node in ("n1", "n2"):
         partition.add_node(node, cores(6))
     for job, (on, count) in batch.items():
@@ -72,14 +52,6 @@ def victims(plan: Any) -> list[str]:  # noqa: ANN401 - a plan
     return [one.allocation_id for one in plan.victims]
 
 
-def test_free_capacity_that_is_split() -> None:
-    """A request that fits in all limits, but on no node, gets a plan that frees one."""
-    plan = filled(Partition(CONFIG), {"a": ("n1", 4), "b": ("n2", 4)}, 4)
-    assert (plan.outcome, plan.node, victims(plan)) == (Outcome.PLAN, "n2", ["b"])
-    assert plan.missing_on_node == cores(2)
-    assert "'prod-0' would fit on node 'n2' without 'b'" in str(plan)
-
-
 def test_the_pending_request_gets_the_node(tmp_path: Path) -> None:
     """`carry_out` stores the node of the plan with the pending request; it survives a restart."""
     partition = open_partition(tmp_path / "log", CONFIG)
@@ -96,23 +68,6 @@ def test_the_pending_request_gets_the_node(tmp_path: Path) -> None:
     partition.release("b")
     assert partition.allocate("prod-0", "prod", cores(4), node="n2")
     partition.close()
-
-
-def reclaimed(partition: AbstractPartition, size: float, **nodes: float) -> Any:  # noqa: ANN401 - a plan
-    """Return a plan of reclaim for prod."""
-    return partition.plan_reclaim("prod", cores(size), nodes=free(**nodes))
-
-
-def test_a_stale_plan_of_reclaim() -> None:
-    """`reclaim` continues a plan that is carried out partly, and refuses one whose victim runs on another node."""
-    partition = Partition(LENDING)
-    filled(partition, {"a": ("n1", 3), "b": ("n1", 3), "c": ("n2", 5)}, 6)
-    plan = reclaimed(partition, 6, n1=0, n2=0.5)
-    partition.release("a")
-    assert partition.reclaim(plan) == ("b",)
-    partition.adopt("b", "batch", cores(3), node="n2")
-    with pytest.raises(RequestError, match="'b' has changed"):
-        partition.reclaim(plan)
 
 
 def test_plans_over_rest() -> None:

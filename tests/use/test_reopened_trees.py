@@ -80,7 +80,7 @@ def partitions(path: Path, first: PartitionConfig) -> Iterator[StoredPartition]:
 
 
 @pytest.mark.parametrize("forest", [False, True], ids=["tree", "forest"])
-@pytest.mark.parametrize("seed", seeds(2, 20))
+@pytest.mark.parametrize("seed", seeds(2, 10, 20))
 def test_reopened(tmp_path: Path, seed: int, *, forest: bool) -> None:
     """A partition that is closed and opened again and again makes the same decisions as one that is never closed."""
     random, first = Random(seed), config(forest=forest)

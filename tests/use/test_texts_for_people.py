@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from support.server_fixtures import DECIDE, PREFIX, client
 from ugm import Decision, Partition, Resource, UserGroup, Violation, parse_config
 
 CONFIG = parse_config(
@@ -63,23 +62,3 @@ def test_a_summary_is_one_short_line() -> None:
         assert 0 < len(decision.summary) <= 200
 
     assert decided(gpu="3").summary.startswith("denied, waiting cannot help: user 'ana' in root.hub: 3 gpu requested")
-
-
-def test_rest_has_both_texts() -> None:
-    """Answers of REST have the summary and the sentences."""
-    partition = Partition(CONFIG)
-    rest = client(partition)
-    partition.submit("a", ANA, "root.hub")
-    body = {"application_id": "a", "usage": {"gpu": "3"}}
-    answers = [
-        rest.post(f"{PREFIX}/check", json=body).json(),
-        rest.post(
-            f"{PREFIX}/allocate",
-            json={**body, "allocation_id": "a.0"},
-            headers=DECIDE,
-        ).json(),
-    ]
-
-    for answer in answers:
-        assert answer["summary"].startswith("denied, waiting cannot help")
-        assert answer["for_people"].startswith("Your limit allows 2 GPUs at most")

@@ -94,7 +94,7 @@ def host(kind: str, folder: Path) -> Iterator[Host]:
         yield Host(gateway, folder, service)
 
 
-@pytest.mark.parametrize("kind", ["embedded", "service"])
+@pytest.mark.parametrize("kind", [pytest.param("embedded", marks=pytest.mark.deep), "service"])
 def test_life_of_clusters(kind: str, tmp_path: Path) -> None:
     """Limits hold, denials have texts, workers that wait start after a release, and kills leave nothing wrong."""
     with host(kind, tmp_path) as one:

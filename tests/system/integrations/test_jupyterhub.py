@@ -119,16 +119,12 @@ def _owner() -> Iterator[Processes]:
         yield owner
 
 
-@pytest.fixture(name="site", params=[False, True], ids=["embedded", "service"])
-def _site(request: pytest.FixtureRequest, owner: Processes, tmp_path: Path) -> Site:
-    return Site(owner, tmp_path, is_shared=request.param)
+@pytest.fixture(name="site")
+def _site(kind: str, owner: Processes, tmp_path: Path) -> Site:
+    return Site(owner, tmp_path, is_shared=kind == "service")
 
 
-@pytest.fixture(name="shared")
-def _shared(owner: Processes, tmp_path: Path) -> Site:
-    return Site(owner, tmp_path, is_shared=True)
-
-
+@pytest.mark.parametrize("kind", [pytest.param("embedded", marks=pytest.mark.deep), "service"])
 def test_users_are_denied_and_served_after_a_release(site: Site) -> None:
     """A denial names the limit and what can help, in REST and on the page; the form shows what remains."""
     hub = site.hub
@@ -155,6 +151,7 @@ def test_users_are_denied_and_served_after_a_release(site: Site) -> None:
     site.audit()
 
 
+@pytest.mark.parametrize("kind", ["embedded", pytest.param("service", marks=pytest.mark.deep)])
 def test_the_hub_and_a_server_are_killed(site: Site) -> None:
     """The hub finds the servers that still run after a restart, and the place of the others is free."""
     hub = site.hub
@@ -173,13 +170,14 @@ def test_the_hub_and_a_server_are_killed(site: Site) -> None:
     site.audit()
 
 
-@pytest.mark.parametrize("failure", ["killed", "suspended"])
-def test_the_quota_service_does_not_answer(shared: Site, failure: str) -> None:
+@pytest.mark.parametrize("failure", ["killed", pytest.param("suspended", marks=pytest.mark.deep)])
+@pytest.mark.parametrize("kind", ["service"])
+def test_the_quota_service_does_not_answer(site: Site, failure: str) -> None:
     """Nothing starts, the hub stays up and answers at once, and everything is repaired when the service is back."""
-    hub, service = shared.hub, shared.service
+    hub, service = site.hub, site.service
     assert service is not None
-    assert shared.spawn("ana").status == 201
-    assert shared.spawn("eve").status == 201
+    assert site.spawn("ana").status == 201
+    assert site.spawn("eve").status == 201
     begin, end = (
         (service.process.kill, service.start)
         if failure == "killed"
@@ -199,8 +197,8 @@ def test_the_quota_service_does_not_answer(shared: Site, failure: str) -> None:
 
     end()
     # A resumed service first grants the calls that have expired, and the comparison ends these grants.
-    wait_until(lambda: shared.spawn("ben").status == 201, "the quotas are repaired", seconds=REPAIR)
-    retry(shared.audit)
+    wait_until(lambda: site.spawn("ben").status == 201, "the quotas are repaired", seconds=REPAIR)
+    retry(site.audit)
     assert set(hub.servers()) == {"eve/", "ben/"}
 
 

@@ -38,7 +38,6 @@ partitions:
     budgets:
     - {name: hours, user: "*", amounts: {nvidia.com/gpu: 2}, unit: hour, period: week, mode: safe}
 """
-_KIND: Final = ("embedded", "service")
 
 
 class Webhook:
@@ -137,11 +136,11 @@ class Webhook:
                 yield embedded
 
 
-@pytest.fixture(name="webhook", params=_KIND)
-def _webhook(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Webhook]:
-    """Return the webhook with each place of quotas."""
+@pytest.fixture(name="webhook")
+def _webhook(kind: str, tmp_path: Path) -> Iterator[Webhook]:
+    """Return the webhook with a place of quotas."""
     with processes() as owner:
-        made = Webhook(owner, tmp_path, request.param)
+        made = Webhook(owner, tmp_path, kind)
         made.start()
         yield made
 
@@ -157,6 +156,7 @@ def allowed_soon(webhook: Webhook, manifest: dict[str, Any], **options: Any) -> 
     wait_until(lambda: webhook.create(manifest, **options), "the pod is allowed")
 
 
+@pytest.mark.parametrize("kind", [pytest.param("embedded", marks=pytest.mark.deep), "service"])
 def test_limits_of_a_cluster(webhook: Webhook) -> None:
     """Pods at once never exceed a limit; a deletion and an end let the next one start; nothing is left behind."""
     pods = [pod(name=f"pod-{number}") for number in range(40)]
@@ -189,6 +189,7 @@ def test_limits_of_a_cluster(webhook: Webhook) -> None:
         partition.verify()
 
 
+@pytest.mark.parametrize("kind", ["embedded", pytest.param("service", marks=pytest.mark.deep)])
 def test_a_killed_webhook(webhook: Webhook) -> None:
     """After a restart, the ledger agrees with the pods within seconds, also with those that it has never admitted."""
     pods = [pod(name=f"pod-{number}") for number in range(4)]
@@ -208,27 +209,25 @@ def test_a_killed_webhook(webhook: Webhook) -> None:
     assert charged[foreign["metadata"]["uid"]] == "ben"
 
 
-def test_a_killed_quota_service(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["service"])
+def test_a_killed_quota_service(webhook: Webhook) -> None:
     """Pods are denied while the service is away, and deletions are not; its ledger is right when it is back."""
-    with processes() as owner:
-        webhook = Webhook(owner, tmp_path, "service")
-        webhook.start()
-        assert webhook.service is not None
-        first, second, third = pod("3", name="first"), pod("4", name="second"), pod("4", name="third")
-        assert webhook.create(first)
-        webhook.service.process.kill()
-        begin = time.monotonic()
-        status = webhook.ask(pod())["status"]
-        assert time.monotonic() - begin < 5
-        assert (status["code"], "quota service" in status["message"]) == (503, True)
-        assert webhook.ask(first, "DELETE", before=first)["allowed"]
-        webhook.cluster.delete(first)
-        webhook.service.start()
-        allowed_soon(webhook, second)
-        webhook.service.process.suspend()
-        begin = time.monotonic()
-        assert webhook.ask(pod())["status"]["code"] == 503
-        assert time.monotonic() - begin < 5
-        webhook.service.process.resume()
-        webhook.cluster.delete(second)
-        allowed_soon(webhook, third)
+    assert webhook.service is not None
+    first, second, third = pod("3", name="first"), pod("4", name="second"), pod("4", name="third")
+    assert webhook.create(first)
+    webhook.service.process.kill()
+    begin = time.monotonic()
+    status = webhook.ask(pod())["status"]
+    assert time.monotonic() - begin < 5
+    assert (status["code"], "quota service" in status["message"]) == (503, True)
+    assert webhook.ask(first, "DELETE", before=first)["allowed"]
+    webhook.cluster.delete(first)
+    webhook.service.start()
+    allowed_soon(webhook, second)
+    webhook.service.process.suspend()
+    begin = time.monotonic()
+    assert webhook.ask(pod())["status"]["code"] == 503
+    assert time.monotonic() - begin < 5
+    webhook.service.process.resume()
+    webhook.cluster.delete(second)
+    allowed_soon(webhook, third)

@@ -42,8 +42,8 @@ def examine(cluster: Cluster) -> int:
 @pytest.mark.parametrize(
     ("kind", "seconds", "clients"),
     [
-        pytest.param("file", 20, 3, marks=pytest.mark.ci),
-        pytest.param("postgres", 20, 3, marks=pytest.mark.ci),
+        pytest.param("file", 12, 3, marks=pytest.mark.ci),
+        pytest.param("postgres", 12, 3, marks=pytest.mark.ci),
         pytest.param("file", 120, 6, marks=pytest.mark.deep),
         pytest.param("postgres", 120, 6, marks=pytest.mark.deep),
     ],
@@ -66,7 +66,7 @@ def test_faults(tmp_path: Path, kind: str, seconds: float, clients: int) -> None
 @pytest.mark.parametrize(
     ("kind", "times"),
     [
-        pytest.param("file", 3, marks=pytest.mark.ci),
+        pytest.param("file", 2, marks=pytest.mark.ci),
         pytest.param("file", 100, marks=pytest.mark.deep),
         pytest.param("postgres", 100, marks=pytest.mark.deep),
     ],

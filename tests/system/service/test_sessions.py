@@ -19,9 +19,9 @@ UNIT = Resource(memory=1)
 
 
 @pytest.fixture(params=[None, "quota.db"], ids=["memory", "store"])
-def service(request: pytest.FixtureRequest, quick_folder: Path) -> Iterator[Service]:
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
     """A service in this process."""
-    with running(quick_folder, store=request.param, given=CONFIG) as service:
+    with running(tmp_path, store=request.param, given=CONFIG) as service:
         yield service
 
 
@@ -143,16 +143,16 @@ def test_unknown_sessions(one: ConnectedPartition) -> None:
     assert not one.sessions.forget("nobody")
 
 
-def test_sessions_survive_a_restart(quick_folder: Path) -> None:
+def test_sessions_survive_a_restart(tmp_path: Path) -> None:
     """After a restart the sessions have their allocations, and those that were fenced are."""
-    with running(quick_folder, store="quota.db", given=CONFIG) as service:
+    with running(tmp_path, store="quota.db", given=CONFIG) as service:
         one, two = (connect(str(service.addresses[0]), client=name) for name in ("one", "two"))
         one.submit("app", UserGroup("sue"), "root.prod")
         assert one.allocate("a-1", "app", UNIT)
         assert two.allocate("a-2", "app", UNIT)
         one.sessions.fence(two.connection.session)
     # Both clients reconnect by themselves and continue their sessions.
-    with running(quick_folder, store="quota.db", given=None), one, two:
+    with running(tmp_path, store="quota.db", given=None), one, two:
         assert owned(one, one.connection.session) == ["a-1"]
         assert owned(one, two.connection.session) == ["a-2"]
         assert one.release("a-1")

@@ -22,7 +22,7 @@ from ugm.cli.commands import ugm
 def test_demo_is_alive() -> None:
     """The command prints where it serves; what is seen there is not empty, and changes."""
     # The part of the workload before the start is short.
-    program = "from ugm.cli import demo, main; demo.START //= 3; main()"
+    program = "from ugm.cli import demo, main; demo.START //= 4; main()"
     command = [sys.executable, "-c", program, "demo", "--port", "0", "--speed", "5000"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:  # noqa: S603 - it is ours

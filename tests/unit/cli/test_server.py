@@ -210,7 +210,4 @@ def test_serve_without_its_service(file: Path, tmp_path: Path, monkeypatch: pyte
     result = run("serve", str(file), "--port", "0", "--listen", f"unix:{tmp_path / 's'}", "--partition", "default")
 
     assert result.stdout.startswith("serving at http://127.0.0.1:")
-    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
-        1,
-        "ugm: the service has ended: ValueError('broken')",
-    )
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "ugm: the service has ended: ValueError('broken')")

@@ -24,10 +24,7 @@ def config(shares: str) -> str:
         ("{users: {a/b: 1}}", ["3:34 .users.a/b fairshare-account-missing"]),
         ("{accounts: {a: 1, a//b: 1}}", ["3:44 .accounts.a//b fairshare-path-invalid"]),
         ("{accounts: {a: 1}, users: {a: 1}}", ["3:50 .users.a fairshare-user-is-account"]),
-        (
-            "{accounts: {a: 1, b: 1}, users: {a/x: 1, b/x: 1}}",
-            ["3:66 .users.b/x fairshare-user-duplicate"],
-        ),
+        ("{accounts: {a: 1, b: 1}, users: {a/x: 1, b/x: 1}}", ["3:66 .users.b/x fairshare-user-duplicate"]),
         ("{users: {a: 1}, halflife: 5, bin: 5, bins: 5}", ["3:46 .halflife fairshare-decay-conflict"]),
         ("{users: {a: 1}, bin: 5}", ["3:9  fairshare-bins-missing"]),
         ("{users: {a: 1}, decay: 1/2}", ["3:43 .decay fairshare-decay-unused"]),

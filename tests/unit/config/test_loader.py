@@ -27,13 +27,7 @@ def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("a: b: c\n", "1:5"),
-        ("partitions: [\n", "2:1"),
-        ("a:\n\t- b\n", "2:1"),
-        ("'a", "1:3"),
-    ],
+    ("text", "place"), [("a: b: c\n", "1:5"), ("partitions: [\n", "2:1"), ("a:\n\t- b\n", "2:1"), ("'a", "1:3")]
 )
 def test_syntax(text: str, place: str) -> None:
     """What is no YAML has one problem, where the parser gave up."""

@@ -40,19 +40,11 @@ def test_default_partition() -> None:
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
-        (
-            LimitConfig,
-            {"max_applications": -1},
-            "max_applications -1: expected a count of applications, 0 for no",
-        ),
+        (LimitConfig, {"max_applications": -1}, "max_applications -1: expected a count of applications, 0 for no"),
         (QueueConfig, {"max_applications": True}, "max_applications True: expected a count of applications, 0 for no"),
         (LimitConfig, {"users": "ana"}, "users 'ana': expected a sequence"),
         (LimitConfig, {"groups": (7,)}, "groups 7: expected a text"),
-        (
-            LimitConfig,
-            {"max_resources": Resource(memory=-1)},
-            "Resource(memory=-1): the amount of memory is negative",
-        ),
+        (LimitConfig, {"max_resources": Resource(memory=-1)}, "Resource(memory=-1): the amount of memory is negative"),
         (LimitConfig, {"max_resources": Resource({"a b": 1})}, "the resource name 'a b' contains white space"),
         (QueueResources, {"max": {"memory": 1}}, "max {'memory': 1}: expected a Resource"),
         (QueueResources, {"guaranteed": Resource(memory=2**63)}, "the amount of memory is above 9223372036854775807"),

@@ -74,10 +74,7 @@ TOO_LARGE = "the text is too large (allowed: up to 8388608 bytes) [text-too-larg
         (b"\xff\xfea\0", "1:1: the byte 0xFF is not UTF-8 [text-invalid]"),
         (b"a: \0", "1:4: the character U+0000 is not allowed in a text [text-invalid]"),
         (b"x" * (MAX_BYTES + 1), f"1:1: {TOO_LARGE}"),
-        (
-            b"\xef\xbb\xbf" + b"#" * (MAX_BYTES - 2),
-            f"1:1: {TOO_LARGE}",
-        ),
+        (b"\xef\xbb\xbf" + b"#" * (MAX_BYTES - 2), f"1:1: {TOO_LARGE}"),
         (b"\xff" * (MAX_BYTES + 1), f"1:1: {TOO_LARGE}"),
     ],
     ids=[

@@ -29,20 +29,6 @@ def firm(name: str, cpu: int) -> Pod:
     return pod(name, cpu)._replace(preemptible=False)
 
 
-def shrink(one: ElasticQuota, cpu: int = 100, memory: int = 100) -> tuple[str, ...]:
-    """Return the victims in ``a`` for a given total."""
-    one.tree.set_total(Resource(cpu=cpu, memory=memory))
-    return one.plan_revoke("a").victims
-
-
-def test_youngest_goes_first() -> None:
-    """Of equal priority the youngest pod is evicted first, an unknown start counts as youngest; then by arrival."""
-    one = quota(pod("old", started=1), pod("young", started=2), pod("new", started=None), pod("newer", started=None))
-
-    assert shrink(one, cpu=30) == ("new",)
-    assert shrink(one, cpu=10) == ("young", "newer", "new")
-
-
 def test_carried_out() -> None:
     """A plan that is carried out leaves the group within its runtime; an outdated one is refused as a whole."""
     one = quota(*(pod(f"p-{number}") for number in range(6)))

@@ -11,17 +11,7 @@ from typing import Any
 import pytest
 
 from ugm import Resource, UgmError
-from ugm.elastic import (
-    DEFAULT_GROUP,
-    ROOT_GROUP,
-    SYSTEM_GROUP,
-    ElasticGroup,
-    ElasticQuota,
-    ElasticTree,
-    GroupError,
-    Pod,
-    Refusal,
-)
+from ugm.elastic import SYSTEM_GROUP, ElasticGroup, ElasticQuota, ElasticTree, GroupError, Pod, Refusal
 from ugm.elastic.runtime import ResourceNode
 from ugm.elastic.tree import GroupNode
 
@@ -170,22 +160,6 @@ def test_change_does_not_read_the_siblings(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(above.children) == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        (DEFAULT_GROUP, "the group is built in [forbidden_delete]"),
-        ("x", "there is no such group [not_found]"),
-        ("dept", "'team' is below it [has_children]"),
-        ("team", "there are pods that name the group [has_pods]"),
-    ],
-)
-def test_delete_refused(quota: ElasticQuota, name: str, reason: str) -> None:
-    """A group that is built in, unknown, has children or pods that name it cannot be deleted."""
-    quota.expect(Pod("p", HALF, "team"))
-
-    assert refused(quota.delete, name) == [reason]
-
-
 def test_group_with_pods_becomes_no_parent(quota: ElasticQuota) -> None:
     """A group with pods, by name or by namespace, cannot become a parent; an idle one can."""
     quota.expect(Pod("p", HALF, namespace="research"))
@@ -208,24 +182,3 @@ def test_error_survives() -> None:
         assert str(twin) == "elastic group 'a': below itself [cycle]\nelastic group 'a': gone [not_found]"
     assert isinstance(error, UgmError)
     assert isinstance(error, ValueError)
-
-
-def test_the_default_group_takes_pods_even_as_a_parent(quota: ElasticQuota) -> None:
-    """The default group accepts pods even if it is marked as a parent."""
-    quota.create(ElasticGroup(DEFAULT_GROUP, max=MOST, is_parent=True))
-    quota.create(ElasticGroup("below", DEFAULT_GROUP, max=MOST))
-    for name, group in (("p", "nowhere"), ("q", ""), ("r", DEFAULT_GROUP)):
-        quota.expect(Pod(name, HALF, group))
-
-    assert len(quota.pods_in(DEFAULT_GROUP)) == 3
-
-
-def test_default_group_below_another(quota: ElasticQuota) -> None:
-    """The default group may be below another group, which does not count its pods."""
-    quota.create(ElasticGroup("idle", max=MOST, is_parent=True))
-    quota.create(ElasticGroup(DEFAULT_GROUP, "idle", max=MOST))
-    quota.adopt(Pod("p", HALF))
-
-    assert refused(quota.delete, "idle") == [f"{DEFAULT_GROUP!r} is below it [has_children]"]
-    assert quota.tree.used("idle") == Resource()
-    assert quota.tree.used(ROOT_GROUP) == HALF

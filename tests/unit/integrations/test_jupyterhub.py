@@ -328,30 +328,6 @@ def test_a_server_keeps_its_usage(partition: Partition) -> None:
     }
 
 
-async def _until(predicate: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not predicate():  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0.01)
-
-
-def test_the_hub_compares_when_it_starts(c: Settings, partition: Partition) -> None:
-    """Nothing is granted before, and servers that were started without limits are adopted."""
-    limits, hub = limit_servers(c, _source(partition)), hub_of()
-    hub.users[1] = Spawner("", User("ben"), "http").user
-
-    async def scenario() -> None:
-        with pytest.raises(SpawnException):
-            await limits.grant(Spawner())
-        await hub.start()
-        assert hub.has_started
-        assert logging.getLogger("ugm").parent is hub.log
-        await _until(lambda: limits.grants.is_ready)
-        await limits.grant(Spawner())
-
-    run(scenario())
-    assert partition.application_ids() == ("jupyterhub/ana/", "jupyterhub/ben/")
-
-
 @pytest.mark.parametrize("name", ["pre_spawn_hook", "post_stop_hook"])
 @pytest.mark.parametrize("section", ["Spawner", "KubeSpawner"])
 def test_a_hook_that_replaces_the_limits_stops_the_hub(

@@ -128,24 +128,6 @@ def test_running_pods_use_the_models_of_their_nodes(scene: Scene) -> None:
     scene.partition.verify()
 
 
-def test_an_increase_on_its_way(scene: Scene) -> None:
-    """It counts in addition to the listed size until it has arrived, or is old; the owner of a charged pod stays."""
-    scene.compare()
-    before = pod("1", user="eve")
-    uid = scene.grant(before, 1)
-    asyncio.run(scene.grants.extend(uid, [(f"{uid}/a", Resource(vcore=1000))], duration=TENTATIVE + 1))
-    for listed, charged in ((before, 2000), (pod("2", uid=uid), 2000), (pod("3", uid=uid), 3000)):
-        scene.pods = [listed]
-        scene.compare()
-        assert scene.charges() == {uid: ("ana", "root.dev", charged)}
-    scene.now += TENTATIVE + 1
-    scene.compare()
-    assert scene.charges()[uid][2] == 3000
-    scene.pods = [before]
-    scene.compare()
-    assert scene.charges()[uid][2] == 1000
-
-
 # Namespaces
 
 

@@ -45,9 +45,7 @@ def labelled(labels: object = None, annotations: object = None, **metadata: obje
 
 def test_document_example() -> None:
     """The pod of the document asks for what the document says."""
-    assert pod_usage(yaml.safe_load(DOCUMENT)) == Resource(
-        {"vcore": 250, "memory": 1073741824, "hugepages-1Gi": 1},
-    )
+    assert pod_usage(yaml.safe_load(DOCUMENT)) == Resource({"vcore": 250, "memory": 1073741824, "hugepages-1Gi": 1})
 
 
 ALWAYS = {"restartable": True}
@@ -94,10 +92,7 @@ NO_QUEUE = "expected queue names separated by single dots"
         (pod(container(cpu="-1")), f"{REQUESTS}.cpu '-1': expected a quantity of at least 0"),
         (pod(container(cpu="10E")), f"{REQUESTS}.cpu '10E': expected an amount of at most 9223372036854775807"),
         (pod(container(vcore=1)), f"{REQUESTS}.vcore 1: unknown resource in Kubernetes; expected 'cpu'"),
-        (
-            pod({"resources": {"requests": {1: 1}}}),
-            f"{REQUESTS}[1] 1: expected a resource name of 1 to 256 characters",
-        ),
+        (pod({"resources": {"requests": {1: 1}}}), f"{REQUESTS}[1] 1: expected a resource name of 1 to 256 characters"),
         (
             pod(container(), init=(container(**{"nvidia.com/gpu": True}),)),
             "spec.initContainers[0].resources.requests[nvidia.com/gpu] True: expected a text or a number",

@@ -40,11 +40,7 @@ REST = "template guaranteed vcore 1; submit ACL 'sue ops'; admin ACL '*'"
             QUOTA.replace("a,", "a, parent: true, childtemplate: {},"),
             "~ queue root.a: parent none -> yes; template none -> empty",
         ),
-        (
-            "",
-            FULL,
-            f"+ queue root.a: parent yes; template maximum applications 2; {REST}",
-        ),
+        ("", FULL, f"+ queue root.a: parent yes; template maximum applications 2; {REST}"),
         (USERS % "a", "{name: a}", "- user limit 'a' in root.a: memory 4Gi; vcore 4; applications 2"),
         (USERS % "a", (USERS % "a").replace("2", "3"), "~ user limit 'a' in root.a: applications 2 -> 3"),
         (

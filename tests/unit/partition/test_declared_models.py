@@ -10,12 +10,7 @@ import pytest
 
 from support.declared_models import BY_QUEUE, ELASTIC, GROUPS, NODES, TREE, declaring
 from ugm import Claim, Partition, RequestError, Resource, UserGroup, Violation
-from ugm.configuration import (
-    ElasticConfig,
-    ElasticGroup,
-    GroupSource,
-    QuotaTreeConfig,
-)
+from ugm.configuration import ElasticConfig, ElasticGroup, GroupSource, QuotaTreeConfig
 
 SUE: Final = UserGroup("sue", ("physics",))
 

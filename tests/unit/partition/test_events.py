@@ -7,20 +7,16 @@ from threading import Thread
 
 import pytest
 
-from ugm import Allocation, AllocationRequest, Partition, Resource, UserGroup, parse_config
+from ugm import Allocation, Partition, Resource, UserGroup, parse_config
 from ugm.events import (
     Allocated,
-    AllocationRequested,
     ApplicationEnded,
     ApplicationFailing,
     ConfigurationChanged,
-    Denied,
     Event,
-    GroupAssigned,
     NodeChanged,
     Preempted,
     Released,
-    RequestWithdrawn,
     Resized,
 )
 from ugm.partition import AllocationState, ApplicationState
@@ -72,33 +68,6 @@ def held(name: str, usage: Resource = ONE, state: AllocationState = AllocationSt
     return Allocation(name, "app", usage, state, placeholder=False, priority=0, preemptible=True)
 
 
-def test_pending(follower: Follower) -> None:
-    """A pending allocation is told when it is asked for, and when it is withdrawn, but not when it is granted."""
-    pending = AllocationState.PENDING
-    follower.partition.request("a", "app", ONE)
-    follower.partition.request("b", "app", ONE)
-    follower.partition.release("a")
-    follower.partition.allocate("b", "app", ONE)
-
-    assert follower.news() == [
-        AllocationRequested(held("a", state=pending)),
-        AllocationRequested(held("b", state=pending)),
-        RequestWithdrawn(held("a", state=pending)),
-        GroupAssigned("app", "sue", "dev"),
-        Allocated(held("b")),
-    ]
-
-
-def test_denied(follower: Follower) -> None:
-    """A denial is told with what was asked for and why it was not granted."""
-    request = AllocationRequest("a", "app", Resource(memory=9))
-    decision = follower.partition.allocate(*request[:3])
-    gang = [AllocationRequest("b", "app", Resource(memory=3)), AllocationRequest("c", "app", Resource(memory=3))]
-    together = follower.partition.allocate_all(gang)
-
-    assert follower.news() == [Denied((request,), decision), Denied(tuple(gang), together)]
-
-
 def test_resized_and_replaced(follower: Follower) -> None:
     """A change of size is one event; a replacement gives back one allocation and grants another."""
     follower.partition.allocate("a", "app", ONE, placeholder=True)
@@ -138,10 +107,7 @@ def test_nodes_and_configuration(follower: Follower) -> None:
 
     assert [added, removed] == [NodeChanged("n", None, ONE), NodeChanged("n", ONE, None)]
     assert isinstance(configured, ConfigurationChanged)
-    assert str(configured.changes).splitlines() == [
-        "- group limit 'dev' in root: memory 5",
-        "~ placement rules",
-    ]
+    assert str(configured.changes).splitlines() == ["- group limit 'dev' in root: memory 5", "~ placement rules"]
 
 
 def test_a_follower_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -250,10 +250,8 @@ class Table(NamedTuple):
 
     operations: dict[str, Operation]
     setup: Setup
-    #: The distance of the points of an operation that are interrupted by default, and with the marker ``ci``; the deep
-    #: run interrupts all.
+    #: The distance of the points of an operation that are interrupted; the deep run interrupts all.
     distance: int
-    ci_distance: int
 
     def setup_of(self, name: str) -> Setup:
         """Return the setup of an operation."""
@@ -261,43 +259,28 @@ class Table(NamedTuple):
 
 
 TABLES: Final = {
-    "plain": Table(PLAIN, BUSY, 797, 397),
-    "extended": Table(EXTENDED, FULL, 1597, 797),
-    "reserving": Table(RESERVATIONS, RESERVING, 1597, 797),
+    "plain": Table(PLAIN, BUSY, 797),
+    "extended": Table(EXTENDED, FULL, 1597),
+    "reserving": Table(RESERVATIONS, RESERVING, 1597),
 }
-#: Every operation on every scene.
-EVERY: Final = [
-    (key, name, kind, table.ci_distance)
-    for key, table in TABLES.items()
-    for name, kind in itertools.product(table.operations, SCENES)
-]
-#: Every operation on one scene, for the default run.
-SOME: Final = [
-    (key, name, list(SCENES)[number % len(SCENES)], table.distance)
+#: Every operation on every scene. By default, each operation is interrupted on one scene.
+CASES: Final = [
+    pytest.param(key, name, kind, marks=() if position == number % len(SCENES) else pytest.mark.ci)
     for key, table in TABLES.items()
     for number, name in enumerate(table.operations)
+    for position, kind in enumerate(SCENES)
 ]
 
 
-@pytest.mark.parametrize(
-    ("table", "name", "kind", "distance"), [*SOME, *(pytest.param(*case, marks=pytest.mark.ci) for case in EVERY)]
-)
-def test_interrupted_at_some_points(table: str, name: str, kind: str, distance: int, quick_folder: Path) -> None:
-    """Whatever the instruction, the operation has happened or it has not, and everything goes on."""
-    operation = TABLES[table].operations[name]
-    scene = SCENES[kind](quick_folder, TABLES[table].setup_of(name))
+@pytest.mark.parametrize("is_complete", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["some", "every"])
+@pytest.mark.parametrize(("table", "name", "kind"), CASES)
+def test_interrupted(table: str, name: str, kind: str, tmp_path: Path, *, is_complete: bool) -> None:
+    """Whatever the line or the instruction, the operation has happened or it has not, and everything goes on."""
+    operation, distance = TABLES[table].operations[name], TABLES[table].distance
+    scene = SCENES[kind](tmp_path, TABLES[table].setup_of(name))
     points = points_in(lambda: prepared(scene, operation))
     # A tracer that sees nothing would interrupt nothing.
     assert len(points) > 40
-    chosen = points[sum(map(ord, name + kind)) % distance % len(points) :: distance * max(1, len(points) // 4000)]
+    first, step = sum(map(ord, name + kind)) % distance % len(points), distance * max(1, len(points) // 4000)
+    chosen = points if is_complete else points[first::step]
     assert interrupt(scene, operation, chosen) == len(chosen) > 0
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize(("table", "name", "kind"), [case[:3] for case in EVERY])
-def test_interrupted_at_every_point(table: str, name: str, kind: str, quick_folder: Path) -> None:
-    """Whatever the line or the instruction, the operation has happened or it has not, and everything goes on."""
-    operation = TABLES[table].operations[name]
-    scene = SCENES[kind](quick_folder, TABLES[table].setup_of(name))
-    points = points_in(lambda: prepared(scene, operation))
-    assert interrupt(scene, operation, points) == len(points) > 40

@@ -108,9 +108,7 @@ def test_lowered_limit_and_plan() -> None:
         LIMITS.replace("maxpending: 2, maxsubmitted: 2", "maxpending: 1, maxsubmitted: 1")
     ).partition()
     plan = partition.plan(lowered)
-    assert texts(plan.newly_exceeded) == [
-        "user 'sue' in root: 2 of 1 requests pending (limit for '*')",
-    ]
+    assert texts(plan.newly_exceeded) == ["user 'sue' in root: 2 of 1 requests pending (limit for '*')"]
     partition.configure(lowered)
 
     assert partition.exceeded_limits() == plan.exceeded

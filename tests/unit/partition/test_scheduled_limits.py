@@ -14,16 +14,7 @@ from hypothesis import strategies as st
 from support.clocks import Clock
 from support.examples import examples
 from support.partition_fixtures import SUE, memory
-from ugm import (
-    ConfigError,
-    Partition,
-    RequestError,
-    Resource,
-    TrackingType,
-    UserInQueue,
-    Violation,
-    parse_config,
-)
+from ugm import ConfigError, Partition, RequestError, Resource, TrackingType, UserInQueue, Violation, parse_config
 from ugm.config import PartitionConfig, QueueConfig, QueueResources, ScheduledLimit, dump_config, export_config
 from ugm.configuration import LimitExtensions
 from ugm.decision import LimitRise
@@ -202,11 +193,7 @@ NIGHT, SATURDAY = MONDAY + 10 * HOUR, MONDAY + 4 * 24 * HOUR + 12 * HOUR
 def test_denials_name_the_change_that_helps(clock: Clock, subscribers: tuple[object, ...]) -> None:
     """A request is denied for ever only if no later limit is large enough; otherwise the denial has the change."""
     partition = running(clock, subscribers=subscribers)
-    answers = {
-        5: (True, LimitRise(NIGHT, 6)),
-        7: (True, LimitRise(SATURDAY, 8)),
-        9: (False, None),
-    }
+    answers = {5: (True, LimitRise(NIGHT, 6)), 7: (True, LimitRise(SATURDAY, 8)), 9: (False, None)}
     for size, expected in answers.items():
         decisions = (
             partition.check("app", memory(size)),

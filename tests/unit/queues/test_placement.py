@@ -62,10 +62,7 @@ def test_without_rules() -> None:
         ("name: provided", "the application names no queue"),
         ("{name: tag, value: Team}", "the application has no tag 'Team'"),
         ("{name: user, filter: {type: deny, users: [lin]}}", "the filter denies user 'lin'"),
-        (
-            "{name: user, parent: {name: tag, value: x, filter: {users: [b]}}}",
-            "the filter denies user 'lin'",
-        ),
+        ("{name: user, parent: {name: tag, value: x, filter: {users: [b]}}}", "the filter denies user 'lin'"),
         ("name: user", "root.lin does not exist, and the rule does not create it"),
         (
             "{name: user, create: true, parent: {name: fixed, value: new}}",
@@ -124,10 +121,7 @@ TWO_STARTS = "a path that starts with 'root' cannot be combined with a parent ru
     ("rule", "message"),
     [
         (PlacementRule(name="recovery"), f"placementrules[0].name 'recovery': {UNKNOWN}"),
-        (
-            PlacementRule(name="user", parent=PlacementRule(name="x")),
-            f"placementrules[0].parent.name 'x': {UNKNOWN}",
-        ),
+        (PlacementRule(name="user", parent=PlacementRule(name="x")), f"placementrules[0].parent.name 'x': {UNKNOWN}"),
         (PlacementRule(name="tag"), "placementrules[0].value '': a tag rule needs the name of a tag"),
         (PlacementRule(name="fixed"), f"placementrules[0].value '': {NO_QUEUE}"),
         (PlacementRule(name="fixed", value="a b", create=True), f"placementrules[0].value 'a b': {NO_QUEUE}"),

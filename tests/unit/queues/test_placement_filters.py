@@ -50,10 +50,7 @@ def test_long_patterns() -> None:
     ("spec", "message"),
     [
         ({"type": "denied"}, "filter.type 'denied': expected 'allow' or 'deny'"),
-        (
-            {"users": ("[a",)},
-            "filter.users '[a': invalid regular expression: unterminated character set at position 0",
-        ),
+        ({"users": ("[a",)}, "filter.users '[a': invalid regular expression: unterminated character set at position 0"),
         (
             {"users": ("a{" + "9" * 20 + "}",)},
             f"filter.users 'a{{{'9' * 20}}}': invalid regular expression: the repetition number is too large",

@@ -38,10 +38,7 @@ MISUSE: dict[str, tuple[Callable[[QuotaManager], object], str]] = {
         "consumer_id 'known': the last change of forest 'F' was not a try of this consumer",
     ),
     "in-use": (lambda m: m.delete_tree("T"), "tree_name 'T': consumers are allocated on it"),
-    "tree-taken": (
-        lambda m: m.add_tree_by_name("T"),
-        "tree_name 'T': a tree of this name already exists",
-    ),
+    "tree-taken": (lambda m: m.add_tree_by_name("T"), "tree_name 'T': a tree of this name already exists"),
     "tree-unnamed": (lambda m: m.add_tree_by_name(""), "tree_name '': a name is a text of 1 to 256 characters"),
     "forest-taken": (lambda m: m.add_forest("F"), "forest_name 'F': a forest of this name already exists"),
     "forest-unnamed": (lambda m: m.add_forest(""), "forest_name '': a name is a text of 1 to 256 characters"),

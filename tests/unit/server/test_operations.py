@@ -83,12 +83,7 @@ STEPS: tuple[tuple[str, Mapping[str, object], int, Mapping[str, object]], ...] =
     ("release", {"allocation_id": "q"}, 200, {"existed": True}),
     ("resize", {"allocation_id": "q", "usage": ONE}, 404, {"code": "allocation-unknown"}),
     ("complete", OWNER, 409, {"code": "not-empty"}),
-    (
-        "synchronize",
-        {"running": [RUNNING], "starting": []},
-        200,
-        {"ended": []},
-    ),
+    ("synchronize", {"running": [RUNNING], "starting": []}, 200, {"ended": []}),
     (
         "admit",
         {**OWNER, "application_id": "n", "user": "eve", "queue": "root.a", "allocations": [SPEC]},

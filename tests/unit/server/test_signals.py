@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from starlette.applications import Starlette
 from support.server_fixtures import CONFIG, busy, served
 from support.service_fixtures import eventually
 from ugm.server import serving
-from ugm.server.configurations import Actor, Configurations
 
 
 @pytest.fixture(name="received", autouse=True)
@@ -82,29 +80,3 @@ def test_reloads(tmp_path: Path) -> None:
 
     serve(app, operate)
     assert maximum() == 7
-
-
-def test_signal_during_a_reload(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A SIGHUP after a reload has read the file causes another reload, also while an earlier reload has not ended."""
-    contents, read, has_second_read = ["old"], list[str](), threading.Event()
-
-    def reload(_self: Configurations, _actor: Actor) -> None:
-        read.append(contents[-1])
-        if len(read) == 1:
-            send(signal.SIGHUP)
-            # A reload that does not wait for this one reads now.
-            has_second_read.wait(0.5)
-        elif len(read) == 2:
-            contents.append("new")
-            send(signal.SIGHUP)
-            has_second_read.set()
-
-    def operate() -> None:
-        send(signal.SIGHUP)
-        with suppress(AssertionError):
-            eventually(lambda: "new" in read, 5)
-        send(signal.SIGTERM)
-
-    monkeypatch.setattr(Configurations, "reload", reload)
-    serve(served(), operate)
-    assert read == ["old", "old", "new"]

@@ -336,46 +336,6 @@ def test_plan_of_one_client_is_valid_for_another() -> None:
         first.apply(other, confirm=True)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options"),
-    [
-        ((), {}),
-        (("a", "b", memory(1), True), {}),
-        (("a", "b", "c", "d"), {}),
-        (("a", "b", memory(1)), {"color": 1}),
-        (("a", "b", memory(1)), {"usage": memory(1)}),
-    ],
-)
-def test_wrong_arguments(arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """A call with too few or too many arguments, or with a keyword that does not exist, is a TypeError."""
-    partition = busy()
-    with pytest.raises(TypeError):
-        remote(partition).allocate(*arguments, **options)
-    assert remote(partition).allocate(usage=memory(1), application_id="two", allocation_id="n")
-
-
-@pytest.mark.parametrize(
-    "value", [None, 7, b"x", 1.5, [], object(), SUE, ("a", "b")], ids=lambda one: type(one).__name__
-)
-def test_wrong_types(value: Any) -> None:  # noqa: ANN401 - of any type
-    """An argument of a wrong type is an error, and changes nothing."""
-    partition = busy()
-    before, client = exposed_partition(partition), remote(partition)
-    calls: list[Callable[[], object]] = [
-        lambda: client.allocate("a", "two", value),
-        lambda: client.check("two", value),
-        lambda: client.apply(value, confirm=True),
-        lambda: client.reconcile(value),
-        lambda: client.release(value),
-        lambda: client.allocate("a", value, memory(1)),
-        *([] if value is SUE else [lambda: client.submit("a", value)]),
-    ]
-    for call in calls:
-        with pytest.raises((RequestError, TypeError, AttributeError)):
-            call()
-    assert exposed_partition(partition) == before
-
-
 def test_operations_of_the_interface() -> None:
     """The table has every operation except those that the client computes from a copy."""
     sessions = {name for name, operation in OPERATIONS.items() if operation.is_about_sessions}

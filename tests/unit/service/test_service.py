@@ -32,17 +32,6 @@ Service(sys.argv[1], sys.argv[2], config=CONFIG, settings=settings).run(lambda: 
 """
 
 
-#: Joins: ``python -c _JOIN STORE``.
-_JOIN = """
-import sys, time
-from support.service_fixtures import CONFIG
-from ugm import join
-with join(sys.argv[1], config=CONFIG):
-    print("ready", flush=True)
-    time.sleep(60)
-"""
-
-
 @contextmanager
 def process(folder: Path, name: str, takeover: float = 1.0, program: str = _SERVE) -> Iterator[subprocess.Popen[str]]:
     """Run a process that leads or stands by."""
@@ -225,19 +214,6 @@ def test_joining(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} <= {"store", "store-lock"}
     with pytest.raises(RequestError, match="needs the address"):
         join("postgresql://localhost/none")
-
-
-@pytest.mark.ci
-def test_a_killed_program_is_replaced(tmp_path: Path) -> None:
-    """When the program that leads is killed, another one leads, and its calls go on."""
-    with process(tmp_path, "", program=_JOIN) as leader, join(tmp_path / "store", client="two") as two:
-        assert two.submit("app", SUE, "root.a")
-        assert two.allocate("x", "app", UNIT)
-        leader.kill()
-        assert two.release("x")
-        assert not two.release("x")
-        assert two.service is not None
-        assert two.service.term == 2
 
 
 def test_settings_are_checked(tmp_path: Path) -> None:

@@ -36,29 +36,6 @@ def replay(jobs: Iterable[Job], until: int, *subscribers: History) -> Replay:
     return made
 
 
-def test_what_ends_makes_room_before_anybody_comes() -> None:
-    """Within a second, ended jobs are released first, then the oldest waiting job starts, then new jobs arrive."""
-    partition = replay([job(1, 0, 10, vcore=3), job(2, 1, 10, vcore=3), job(3, 10, 10)], 10).partition
-    assert [(application.application_id, application.pending) for application in partition.applications()] == [
-        ("job-2", 0),
-        ("job-3", 1),
-    ]
-
-
-def test_what_waits_is_pending_and_told() -> None:
-    """A job that waits is an application with a pending allocation, and each denial is an event."""
-    history = History(clock=lambda: 0)
-    partition = replay([job(1, 0, 10, vcore=3), job(2, 0, 10)], 5, history).partition
-    assert partition.pending("root.a") == (1, Resource(vcore=1))
-    assert [record.event.requests[0].application_id for record in history.records(kind="denied")] == ["job-2"]  # type: ignore[union-attr] # a denial
-
-
-def test_what_never_fits_is_turned_away() -> None:
-    """A job above a limit does not wait for ever, nor one that no rule has a queue for."""
-    over = replay([job(1, 0, 10, vcore=9), job(2, 0, 10, queue="root.none")], 0)
-    assert (len(over.running), len(over.waiting), over.partition.application_ids()) == (0, 0, ())
-
-
 @settings(max_examples=examples(50))
 @given(
     st.lists(

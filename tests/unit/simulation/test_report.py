@@ -132,44 +132,6 @@ def rendered(report: Report, *, top: int = 8, width: int = 80, encoding: str = "
     return [line.rstrip() for line in file.read().splitlines()]
 
 
-def test_rendered() -> None:
-    """The report of a terminal has the summary, the limits, the bars, users, groups and rejections."""
-    assert rendered(REPORT) == EXPECTED.splitlines()
-
-
-EXPECTED = """
-jobs under limits
-
-jobs        6 submitted: 4 started, 1 rejected, 1 still waiting
-delayed     2 jobs, 50% of those started; at most 2 at one time
-waiting     mean 20s, p95 50s, longest 50s
-replay      9 decisions in 0.5 s, 18 per second
-self-check  clean
-
-Limits that delayed jobs
-queue      limit for  limit  jobs  share  delayed for  mostly
-root.prod  user *       4Gi     3   100%       1m 30s  sue +1
-
-Peak usage and limits
-queue      limit for                     share  peak  of
-root.prod  user * (sue)  ━━━━━━━━━━────    75%   3Gi  4Gi
-
-Waiting by user
-user  jobs  delayed  mean  p95  longest  in total
-sue      3        2   27s  50s      50s    1m 20s
-  1 user without waiting
-
-Waiting by group
-group  jobs  delayed  mean  p95  longest  in total
-dev       3        2   27s  50s      50s    1m 20s
-
-Rejected, because they can never start
-jobs  first  why
-   1     17  too much
-
-"""
-
-
 def test_rejections_of_one_reason() -> None:
     """Rejections of many users and sizes for one reason are one line, with the first of their jobs."""
     one = replace(REPORT.rejections[0], reason="none", jobs=2, first_job=40)
@@ -197,14 +159,7 @@ def test_what_is_not_printable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0s"),
-        (59.4, "59s"),
-        (59.6, "1m 00s"),
-        (3600, "1h 00m"),
-        (10**9, "11,574d"),
-    ],
+    ("seconds", "text"), [(0, "0s"), (59.4, "59s"), (59.6, "1m 00s"), (3600, "1h 00m"), (10**9, "11,574d")]
 )
 def test_brief_time(seconds: float, text: str) -> None:
     """A time has at most two units."""

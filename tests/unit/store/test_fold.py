@@ -25,11 +25,7 @@ _ROWS: Final = st.one_of(
     st.tuples(st.sampled_from(["session"]), st.sampled_from("xy"), st.integers(0, 2)),
 )
 _STEPS: Final = st.lists(
-    st.one_of(
-        st.lists(_ROWS, min_size=1, max_size=4),
-        st.sampled_from(["fold", "reopen", "copy"]),
-    ),
-    max_size=25,
+    st.one_of(st.lists(_ROWS, min_size=1, max_size=4), st.sampled_from(["fold", "reopen", "copy"])), max_size=25
 )
 
 

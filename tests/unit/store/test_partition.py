@@ -20,14 +20,7 @@ from support.random_changes import Actor, state_of
 from support.store_fixtures import fold
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.events import Event, Released
-from ugm.store import (
-    FollowingPartition,
-    StoreDamagedError,
-    StoredPartition,
-    StoreError,
-    open_partition,
-    read_partition,
-)
+from ugm.store import FollowingPartition, StoreDamagedError, StoredPartition, StoreError, open_partition, read_partition
 from ugm.store.reader import StoreLocation, database_at
 
 PAST: Final = """

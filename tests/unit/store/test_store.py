@@ -191,33 +191,6 @@ def test_models_are_stored_with_their_change(location: StoreLocation, slow_folds
 # Damage
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE change SET at = at + 1 WHERE number = 2",
-        "DELETE FROM change WHERE number = 2",
-        "DELETE FROM change WHERE number = 3",
-        "UPDATE leader SET number = 9",
-        "DELETE FROM fold",
-        "DELETE FROM store",
-        "DELETE FROM leader",
-        "UPDATE partition SET cluster = '[]'",
-        "UPDATE allocation SET state = 'unknown'",
-    ],
-)
-def test_damage(location: StoreLocation, slow_folds: None, statement: str) -> None:  # noqa: ARG001 - a fixture
-    """A store that differs from what was written is not read."""
-    with open_store(location) as store:
-        put(store, submitted(), held("a"), ROWS[0])
-        fold(store)
-        put(store, held("b"))
-        put(store, held("c"))
-        change_sql(location, statement.replace("partition", '"partition"'))
-        with StoreReader(location) as reader, pytest.raises(StoreDamagedError):
-            reader.load()
-        change_sql(location, "UPDATE leader SET number = 3")
-
-
 def test_another_version(location: StoreLocation) -> None:
     """A store of another version is refused."""
     written(location, 0)

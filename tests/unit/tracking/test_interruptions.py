@@ -12,7 +12,6 @@ from typing import Final
 
 import pytest
 
-from support.examples import graded
 from support.interruption_points import Interruption, Point, points_in
 from support.locks import is_locked
 from support.partition_fixtures import config
@@ -164,15 +163,8 @@ SCENES: Final[dict[str, Callable[[], Scene]]] = {
     "unless-user-limited": lambda: Scene(user_limits_win=True),
 }
 
-CASES: Final = [(kind, name) for kind in SCENES for name in MANAGER]
-
-#: The default run leaves one of the two modes of managers to the marker ``ci``.
-SOME_CASES: Final = [(kind, name) for kind, name in CASES if kind == "always"]
-
-#: The distance of the points of an operation that are interrupted by default, and with the marker ``ci``; the deep run
-#: interrupts all.
+#: The distance of the points of an operation that are interrupted; the deep run interrupts all.
 DISTANCE: Final = 509
-CI_DISTANCE: Final = 127
 
 
 Operation = Callable[[Scene], object]
@@ -219,21 +211,15 @@ def interrupt_at(scene: Scene, operation: Operation, points: Iterable[Point]) ->
     return done
 
 
-@pytest.mark.parametrize(("kind", "name", "distance"), graded(SOME_CASES, DISTANCE, CASES, CI_DISTANCE))
-def test_interrupted_at_some_points(kind: str, name: str, distance: int) -> None:
-    """After an interruption at any instruction, the operation has happened or not, and the scene still works."""
+@pytest.mark.parametrize("is_complete", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["some", "every"])
+@pytest.mark.parametrize("kind", ["always", pytest.param("unless-user-limited", marks=pytest.mark.ci)])
+@pytest.mark.parametrize("name", MANAGER)
+def test_interrupted(kind: str, name: str, *, is_complete: bool) -> None:
+    """Whatever the line or the instruction, the operation has happened or it has not, and the scene still works."""
     scene, operation = SCENES[kind](), MANAGER[name]
     points = points_in(lambda: prepared(scene, operation))
     # A tracer that sees nothing would interrupt nothing.
     assert len(points) > 30
-    chosen = points[sum(map(ord, name + kind)) % distance % len(points) :: distance * max(1, len(points) // 1000)]
+    first, step = sum(map(ord, name + kind)) % DISTANCE % len(points), DISTANCE * max(1, len(points) // 1000)
+    chosen = points if is_complete else points[first::step]
     assert interrupt_at(scene, operation, chosen) == len(chosen) > 0
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize(("kind", "name"), CASES)
-def test_interrupted_at_every_point(kind: str, name: str) -> None:
-    """After an interruption at any line or instruction, the operation has happened or not, and the scene works."""
-    scene, operation = SCENES[kind](), MANAGER[name]
-    points = points_in(lambda: prepared(scene, operation))
-    assert interrupt_at(scene, operation, points) == len(points) > 30

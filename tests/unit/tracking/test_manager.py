@@ -5,17 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
-from ugm import (
-    Manager,
-    Request,
-    RequestError,
-    Resource,
-    UserGroup,
-)
-from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
+from ugm import Manager, Request, RequestError, Resource
 from ugm.testing import exposed, verify_all
-from ugm.tracking import ActiveLimits, EffectiveLimit, UserTracker
-from ugm.tracking.limits import Limits
+from ugm.tracking import EffectiveLimit, UserTracker
 
 # Enforcing
 
@@ -37,16 +29,6 @@ def test_denial_names_every_limit_in_order() -> None:
         ("group", "root.a", None),
         ("group", "root", "memory"),
     ]
-
-
-def test_check_of_an_application_of_another_user() -> None:
-    """A query about an application of another user treats it as one that has not started."""
-    manager = Manager(partition({"root": [user("bob", memory=5)]}))
-    manager.increase("root", "app-1", ONE, SUE)
-
-    assert manager.headroom("root", "app-1", BOB) == Resource(memory=5)
-    assert manager.can_run_app("root", "app-1", BOB)
-    assert manager.group_for("root", "app-1", BOB) is None
 
 
 # Recovery, replacement, gangs
@@ -86,14 +68,6 @@ def test_denial_of_a_gang_has_totals() -> None:
     assert [each[5:] for each in violations if each.resource is None] == [(2, 0, 3)]
 
 
-def test_configuration_of_lists() -> None:
-    """A program may pass lists in place of tuples."""
-    limit = LimitConfig(["sue"], max_resources=ONE)  # type: ignore[arg-type] # what is tested
-    config = PartitionConfig(queues=[QueueConfig("root", limits=[limit])])  # type: ignore[arg-type] # what is tested
-
-    assert Manager(config).headroom("root", "app-1", SUE) == ONE
-
-
 def test_largest_limit() -> None:
     """A limit is exact up to the largest allowed amount; a larger one is refused, as in a file."""
     most = 2**63 - 1
@@ -116,34 +90,6 @@ def test_request_beyond_every_count() -> None:
     assert not manager.increase("root", "app-1", Resource(vcore=1), SUE)
     manager.decrease_tracked_resource("root", "app-1", Resource(memory=2**301, vcore=1), remove_app=True, user=SUE)
     assert exposed(manager) == {"users": {}, "groups": {}}
-
-
-@pytest.mark.parametrize("limit", [user("sue", memory=0, vcore=0), group("dev", memory=0)])
-def test_limit_of_nothing_but_zeros(limit: LimitConfig) -> None:
-    """A limit of only zeros is refused, in a configuration and by hand."""
-    with pytest.raises(RequestError, match="a limit must allow more than 0 of at least one resource that it names"):
-        Limits.compile(partition({"root.a": [limit]}))
-
-
-def test_trackers_by_themselves_share_limits() -> None:
-    """Trackers with one `ActiveLimits` enforce its limits."""
-    active_limits = ActiveLimits(Limits.compile(partition({"root": [user("*", memory=1)]})))
-    sue, bob = UserTracker("sue", active_limits), UserTracker("bob", active_limits)
-
-    assert sue.increase_resource("root", "app-1", ONE)
-    assert bob.increase_resource("root", "app-2", ONE)
-    assert not bob.increase_resource("root", "app-2", ONE)
-
-
-def test_swap_reaches_every_tracker() -> None:
-    """Replaced limits apply to all trackers on their next use."""
-    active_limits = ActiveLimits()
-    sue = UserTracker("sue", active_limits)
-    sue.increase_resource("root.a", "app-1", Resource(memory=3))
-    active_limits.replace_limits(Limits.compile(partition({"root": [user("sue", memory=4)]})))
-
-    assert not sue.increase_resource("root.a", "app-1", Resource(memory=2))
-    assert sue.increase_resource("root.a", "app-1", ONE)
 
 
 # Changes of limits
@@ -178,16 +124,6 @@ def test_effective_limits() -> None:
     )
 
 
-def test_effective_limits_of_a_running_application() -> None:
-    """The effective limits of a running application use the group that it is charged to."""
-    manager = Manager(partition({"root": [group("dev", memory=9)]}))
-    manager.increase("root", "app-1", ONE, SUE)
-    moved = UserGroup("sue")
-
-    assert [limit.name for limit in manager.effective_limits(moved, "root", "app-1")] == ["dev"]
-    assert manager.effective_limits(moved, "root") == ()
-
-
 # Live trackers
 
 
@@ -212,19 +148,6 @@ def test_live_tracker_is_charged_through_the_manager() -> None:
                 tracker.increase_resource(path, application, ONE)
             assert str(caught.value) == f"tracker {name!r}: the tracker belongs to a manager and is charged through it"
     assert exposed(manager) == before
-
-
-def test_live_tracker_gives_nothing_back() -> None:
-    """The trackers of a manager refuse to end an application."""
-    manager, sue = _with_live_tracker()
-    dev = manager.get_group_tracker("dev")
-    assert dev is not None
-
-    for tracker in (sue, dev):
-        with pytest.raises(RequestError, match="the tracker belongs to a manager and is charged through it"):
-            tracker.decrease_resource("root.a", "app-1", Resource(memory=2), remove_app=True)
-    verify_all(manager)
-    assert manager.get_user_resources(SUE) == Resource(memory=2)
 
 
 def test_dropped_tracker_is_of_no_use() -> None:

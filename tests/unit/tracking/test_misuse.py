@@ -12,7 +12,6 @@ import pytest
 from support.logs import own_records
 from support.tracking_fixtures import BOB, ONE, SUE, Wrong, group, partition, user
 from ugm import Manager, NotTrackedError, ReleaseError, Request, RequestError, Resource, UgmError, UserGroup
-from ugm.configuration import LimitConfig
 from ugm.testing import exposed, verify_all
 
 HERE = "application 'app-1' in 'root.a'"
@@ -125,13 +124,7 @@ def test_real_is_a_vector(manager: Manager) -> None:
         ("root.a", "app-9", ONE, BOB, "application 'app-9' of user 'bob' in 'root.a': the user is not tracked"),
         ("root.a", "app-9", ONE, SUE, UNKNOWN),
         *(
-            (
-                path,
-                "app-1",
-                ONE,
-                SUE,
-                f"application 'app-1' of user 'sue' in {path!r}: {NOTHING_HELD}",
-            )
+            (path, "app-1", ONE, SUE, f"application 'app-1' of user 'sue' in {path!r}: {NOTHING_HELD}")
             for path in ("root.b", "root", "root.a.x")
         ),
         ("root.a", "app-1", Resource(memory=3), SUE, f"{HERE} holds 2 memory and cannot give back 3"),
@@ -146,27 +139,6 @@ def test_decrease_of_what_is_not_held(
     kind = ReleaseError if "holds 2" in text or "holds 0" in text else NotTrackedError
     with refused(manager, kind, text):
         manager.decrease_tracked_resource(path, application, usage, remove_app=False, user=user)
-
-
-@pytest.mark.parametrize(
-    ("application", "placeholder", "kind", "text"),
-    [
-        ("app-1", Resource(memory=3), ReleaseError, f"{HERE} holds 2 memory and cannot give back 3"),
-        (
-            "app-9",
-            ONE,
-            NotTrackedError,
-            UNKNOWN,
-        ),
-    ],
-)
-def test_replace_of_what_is_not_held(
-    manager: Manager, application: str, placeholder: Resource, kind: type[UgmError], text: str
-) -> None:
-    """A placeholder that does not exist cannot be replaced."""
-    for real in (ONE, Resource(memory=100)):
-        with refused(manager, kind, text):
-            manager.replace("root.a", application, placeholder, real, SUE)
 
 
 def test_group_limits_is_one_of_two() -> None:
@@ -187,46 +159,10 @@ def test_refused_limits_leave_the_old_in_force(manager: Manager) -> None:
     assert manager.headroom("root", "app-1", SUE) == Resource(memory=7)
 
 
-@pytest.mark.parametrize(
-    ("limit", "text"),
-    [
-        (
-            lambda: user("sue", memory=5, vcore=-1),
-            f"max_resources {Resource(memory=5, vcore=-1)!r}: the amount of vcore is negative",
-        ),
-        (
-            lambda: user("sue", applications=-1),
-            "max_applications -1: expected a count of applications, 0 for no limit",
-        ),
-        (lambda: LimitConfig(users="sue", max_applications=1), "users 'sue': expected a sequence"),  # type: ignore[arg-type]
-        (lambda: LimitConfig(("sue",), max_resources=7), "max_resources 7: expected a Resource"),  # type: ignore[arg-type]
-    ],
-)
-def test_invalid_limits(manager: Manager, limit: Callable[[], LimitConfig], text: str) -> None:
-    """A limit with a wrong field cannot be made; the limits before it hold."""
-    with refused(manager, RequestError, text):
-        manager.update_config(partition({"root": [limit()]}))
-
-
 def test_user_of_a_question_about_usage(manager: Manager) -> None:
     """The query for the usage of a user takes a UserGroup."""
     with refused(manager, RequestError, "user 'sue': expected a UserGroup"):
         manager.get_user_resources("sue")  # type: ignore[arg-type] # what is tested
-
-
-@pytest.mark.parametrize(
-    ("ask", "argument"),
-    [
-        (Manager.get_group_resources, "group"),
-        (Manager.get_group_tracker, "group_name"),
-        (Manager.get_user_tracker, "user_name"),
-    ],
-)
-@pytest.mark.parametrize("name", ["", None, 7, ["dev"]])
-def test_name_of_a_question(manager: Manager, ask: Callable[..., object], argument: str, name: Wrong) -> None:
-    """Queries for a user or group take a name."""
-    with refused(manager, RequestError, f"{argument} {name!r}: a name is a text of 1 to 256 characters"):
-        ask(manager, name)
 
 
 @pytest.mark.parametrize("config", [7, "partitions.yaml", {"root": {}}])

@@ -141,11 +141,7 @@ def test_never_above_and_nothing_lost(steps: int) -> None:
     """While limits are replaced, usage stays within those of all configurations, and none is lost."""
     manager = Manager(CONFIGS[0])
     workers = [Worker(manager, number) for number in range(THREADS)]
-    run(
-        lambda number: workers[number].work(steps),
-        swapping(manager),
-        sampling(manager),
-    )
+    run(lambda number: workers[number].work(steps), swapping(manager), sampling(manager))
     verify_all(manager)
 
     for asking in USERS:
