@@ -20,7 +20,7 @@ from ugm.errors import RequestError
 from ugm.identity import ROOT, WILDCARD, TrackingType, UserGroup
 from ugm.model import Claim, PendingModel, QuotaModel, ReportingModel
 from ugm.partition import Allocation, AllocationState, ApplicationInfo, ApplicationState
-from ugm.resources import Resource
+from ugm.resources import Resource, smallest_amounts, sum_of
 from ugm.testing.queue_model import QueueModel, upward
 
 __all__ = ["UNASSIGNED", "PartitionModelState", "Place", "SubmittedApplication"]
@@ -118,7 +118,7 @@ class PartitionModelState:
 
     def total(self, application_id: str) -> Resource:
         """Return the usage of an application, without zeros."""
-        return _sum(self.entries(application_id))
+        return sum_of(one.usage for one in self.entries(application_id))
 
     def state(self, application: SubmittedApplication) -> ApplicationState:
         """Return the state of an application."""
@@ -171,7 +171,7 @@ class PartitionModelState:
 
     def usage(self, place: Place) -> Resource:
         """Return the usage at a place, without zeros."""
-        return _sum(one for name, _ in self.charged(place) for one in self.entries(name))
+        return sum_of(one.usage for name, _ in self.charged(place) for one in self.entries(name))
 
     def limit(self, place: Place) -> tuple[str, LimitConfig]:
         """Return the name in the configuration and the limit that apply at a place."""
@@ -258,16 +258,13 @@ class PartitionModelState:
 
     def headroom_at(self, places: Sequence[Place]) -> Resource | None:
         """Return the smallest free amount of each resource that is limited at some places; None without limits."""
-        headroom: dict[str, int] = {}
         names = {name for place in places for name in self.limit(place)[1].max_resources or ()}
-        for place in places:
-            used = self.usage(place)
-            for name in names:
-                most = self.most(place, name)
-                if most is not None:
-                    free = most - used.get(name, 0)
-                    headroom[name] = min(free, headroom.get(name, free))
-        return Resource(headroom) if headroom else None
+        return smallest_amounts(
+            (name, most - used.get(name, 0))
+            for place, used in [(place, self.usage(place)) for place in places]
+            for name in names
+            if (most := self.most(place, name)) is not None
+        )
 
     # Pending work
 
@@ -401,7 +398,3 @@ class PartitionModelState:
         """Return every limit of further quota models that denies an allocation."""
         models = self.charged_models(leaving, coming)
         return tuple(violation for model in models for violation in model.check(self.claim(one)))
-
-
-def _sum(allocations: Iterable[Allocation]) -> Resource:
-    return sum((one.usage for one in allocations), Resource()).without_zeros()
