@@ -10,12 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from starlette.testclient import TestClient
-
 from support.garbage import collect_garbage
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.partition import AbstractPartition
-from ugm.server import History, create_app
 from ugm.store import open_partition
 
 CONFIG = parse_config(
@@ -74,22 +71,6 @@ def of_a_second_grant(partition: AbstractPartition) -> set[str]:
     return modules_of_second(lambda: partition.allocate(next(ids), "app", ONE))
 
 
-def of_a_second_explanation(partition: AbstractPartition, history: History | None = None) -> set[str]:
-    """Return the modules that a REST server enters to explain a grant a second time."""
-    assert partition.submit("app", UserGroup("sue"), "root.prod")
-    assert partition.allocate("first", "app", ONE)
-    body = {"application_id": "app", "usage": {"memory": "1Gi"}}
-    app = create_app({"default": partition}, history={"default": history} if history else None)
-
-    def explain() -> None:
-        response = client.post("/api/v1/partition/default/explain", json=body)
-        assert response.json()["allowed"]
-
-    # The threads of the server start in the block of `modules_of_second`.
-    client = TestClient(app, base_url="http://localhost")
-    return modules_of_second(explain)
-
-
 #: A program that reads a configuration with one limit, and grants and releases an allocation.
 PLAIN_PROGRAM = """
 import sys
@@ -122,11 +103,3 @@ def test_grant_with_a_store(tmp_path: Path) -> None:
     """A grant that is written to a store enters at most 15 modules."""
     with open_partition(tmp_path / "store", CONFIG) as partition:
         assert len(of_a_second_grant(partition)) <= 15
-
-
-def test_explanation_over_rest() -> None:
-    """The REST explanation of a grant enters at most 28 modules."""
-    entered = of_a_second_explanation(Partition(CONFIG))
-
-    assert len(entered) <= 28
-    assert {"ugm.server.http.dispatch", "ugm.decision"} <= entered

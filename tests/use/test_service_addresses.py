@@ -51,19 +51,6 @@ def test_an_untrusted_certificate(opened: Callable[..., None], tmp_path: Path) -
         assert caught.value.problem == "tls"
 
 
-def test_encryption_that_the_service_does_not_have(tmp_path: Path) -> None:
-    """An encrypted connection to an unencrypted port fails at once, too."""
-    service = Service(None, "tcp://127.0.0.1:0", config=CONFIG)
-    service.start()
-    try:
-        began = time.monotonic()
-        with pytest.raises(ProtocolError, match="no encrypted connection"):
-            _open(str(service.addresses[0]).replace("tcp", "tls"), tls=Certificate(tmp_path).of_client(), deadline=30)
-        assert time.monotonic() - began < 5
-    finally:
-        service.stop()
-
-
 def secured(folder: Path, listen: str, announce: str = "") -> Service:
     """Return a service for other machines."""
     certificate = Certificate(folder)

@@ -170,45 +170,12 @@ def test_whether_a_user_may_start_a_job(world: World) -> None:
     assert "train-omar" in denied
 
 
-def test_nearly_full_limits(operator: Operator) -> None:
-    """The limits above a threshold are one list."""
-    operator.click("link", "Alerts")
-    operator.row("Nearly full limits", "queue root", "gpu", "8 of 8", "95%, 80%")
-
-
 def test_an_alert(operator: Operator) -> None:
     """The reason of an alert is found by the name of the limit."""
     operator.click("link", "Alerts")
     operator.type("Find a limit", "guests")
     operator.row("Nearly full limits", "quota node guests in sites", "56 of 56", "100%", "95%, 80%")
     operator.text("thresholds of 80%, 95%: 2 exceeded")
-
-
-def test_leaks(operator: Operator) -> None:
-    """Allocations that should have ended are listed with their user."""
-    operator.click("link", "Alerts")
-    operator.row("Allocations after their promised end", "train-omar.0", "omar", "5 gpu", "ago")
-
-
-def test_who_borrowed(operator: Operator) -> None:
-    """A group shows what it has borrowed, and the groups that lend it."""
-    operator.click("link", "Elastic groups")
-    operator.click("button", "Borrowed")
-    operator.tree_row("group1", "Borrowed47")
-    operator.tree_row("group2", "Lent32")
-
-
-def test_who_borrowed_in_a_quota_tree(operator: Operator) -> None:
-    """A job above the quota of its node shows the node that lends it."""
-    operator.click("link", "Quota trees")
-    operator.row("Consumers above their own node", "job-2366", "site3.queue3", "site3", "4 cores")
-
-
-def test_budgets(operator: Operator) -> None:
-    """An account has what is left, and when it is renewed."""
-    operator.click("link", "Budgets")
-    operator.type("Find a budget or owner", "user15")
-    operator.first_row("Accounts", "user15", "of 9,000", "00:00")
 
 
 def test_yesterday_at_three(operator: Operator) -> None:

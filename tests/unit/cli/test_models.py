@@ -44,14 +44,3 @@ def test_diff(tmp_path: Path) -> None:
     [partition] = json.loads(result.stdout)["partitions"]
     assert [(one["kind"], one["name"]) for one in partition["models"]] == [("elastic group", "vision")]
     assert "elastic group 'vision'" in run("diff", MODELS, str(tmp_path / "models.yaml")).stdout
-
-
-def test_export() -> None:
-    """An export for Apache YuniKorn has no models, and lists them as left out."""
-    result = run("export", MODELS, "--json")
-
-    assert [part["path"] for part in json.loads(result.stdout)["left_out"]] == [
-        "partitions[0].ugm.elastic",
-        "partitions[0].ugm.resources",
-        "partitions[0].ugm.quotatrees[0]",
-    ]

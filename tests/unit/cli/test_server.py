@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from support.server_fixtures import CONFIG, DECIDE_SECRET, SECRET, busy, running
 from ugm import Resource
 from ugm.cli import commands
 from ugm.cli.options import server_url
-from ugm.service import Service
 
 SERVER = "import sys; from ugm.cli import main; main()"
 
@@ -195,19 +193,3 @@ def test_serve(file: Path, tmp_path: Path) -> None:
     assert (status, answers) == (0, [200, 200, 200])
     assert (printed["writable"], printed["config"]) == (False, str(file))
     assert {"socket", "j-wal"} <= before - after
-
-
-@pytest.mark.ci
-def test_serve_without_its_service(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server whose service has ended by itself ends, too, so that a service manager can restart it."""
-
-    async def fail(_service: Service, on_ready: Callable[[], object]) -> None:
-        on_ready()
-        await asyncio.sleep(0.1)
-        raise ValueError("broken")
-
-    monkeypatch.setattr(Service, "_serve", fail)
-    result = run("serve", str(file), "--port", "0", "--listen", f"unix:{tmp_path / 's'}", "--partition", "default")
-
-    assert result.stdout.startswith("serving at http://127.0.0.1:")
-    assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "ugm: the service has ended: ValueError('broken')")

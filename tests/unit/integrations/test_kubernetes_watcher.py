@@ -8,14 +8,12 @@ from typing import Any, Final
 
 import pytest
 
-from support.kubernetes_reviews import new_uid, pod
+from support.kubernetes_reviews import pod
 from ugm import Partition, Resource, UserGroup, parse_config
-from ugm.errors import OutageError
 from ugm.integrations import Grants
 from ugm.integrations.kubernetes.admission import TENTATIVE, OwnerPolicy
 from ugm.integrations.kubernetes.watcher import Watcher
 from ugm.kubernetes import ManifestError
-from ugm.partition import AbstractPartition
 
 CONFIG: Final = parse_config(
     """
@@ -165,19 +163,3 @@ def test_events_confirm_and_end(scene: Scene) -> None:
     for manifest in (pod(namespace="kube-system"), pod()):
         scene.event(None, manifest)
     assert not scene.charges()
-
-
-def test_events_during_an_outage() -> None:
-    """They are no errors: the next list repairs the ledger."""
-
-    async def fail() -> AbstractPartition:
-        raise OutageError("the service is down")
-
-    async def no_objects(_: str) -> list[dict[str, Any]]:
-        return []
-
-    grants = Grants(fail, "kubernetes", tentative=TENTATIVE)
-    grants.is_ready = True
-    watcher = Watcher(grants, no_objects, OwnerPolicy())
-    for kind in ("ADDED", "DELETED"):
-        asyncio.run(watcher.pod_changed(type=kind, body=pod(uid=new_uid())))

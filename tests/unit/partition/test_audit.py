@@ -6,16 +6,7 @@ import json
 
 import pytest
 
-from support.failing_models import Fuse, ResettableFailing
-from support.partition_fixtures import (
-    BrokenError,
-    changing_nothing,
-    in_every_state,
-    memory,
-    partition_of,
-    shown,
-    started,
-)
+from support.partition_fixtures import changing_nothing, in_every_state, memory
 from ugm import Partition, Resource
 from ugm.partition import RunningAllocation
 
@@ -69,21 +60,3 @@ def test_report_for_programs(partition: Partition) -> None:
             }
         ]
     }
-
-
-def test_reconcile_with_models() -> None:
-    """Other quota models are corrected along with the ledger; one that raises leaves the correction undone."""
-    model, second = ResettableFailing(), ResettableFailing()
-    partition = partition_of(models=[model, second])
-    started(partition, "app", 1)
-    report = partition.audit([RunningAllocation("app", "app", Resource(licence=3))])
-    for call in ["refund", "charge"]:
-        second.arm(Fuse(call, 1, is_after=False))
-        before = model.state(), second.state(), shown(partition)
-        with pytest.raises(BrokenError, match=call):
-            partition.reconcile(report)
-        assert (model.state(), second.state(), shown(partition)) == before
-
-    assert partition.reconcile(report)
-    assert (model.used, second.used) == (3, 3)
-    partition.verify()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, Final, get_args
 
 import pytest
@@ -41,100 +43,44 @@ ONE: Final = Resource(memory=1)
 HELD: Final = Allocation("a", "app", ONE, AllocationState.HELD, placeholder=False, priority=0, preemptible=True)
 PENDING: Final = Allocation("a", "app", ONE, AllocationState.PENDING, placeholder=True, priority=-3, preemptible=False)
 
-HELD_DICT: Final = {
-    "allocation_id": "a",
-    "application_id": "app",
-    "usage": {"memory": 1},
-    "state": "held",
-    "placeholder": False,
-    "priority": 0,
-    "preemptible": True,
-    "until": None,
-    "duration": None,
-    "node": None,
-    "label": None,
-    "assign": None,
-    "prefer": [],
-}
-PENDING_DICT: Final = HELD_DICT | {"state": "pending", "placeholder": True, "priority": -3, "preemptible": False}
 
-#: Each event with its dictionary.
-PLAIN_DATA: Final[list[tuple[Event, dict[str, Any]]]] = [
-    (
-        ApplicationSubmitted(
-            "app",
-            UserGroup("sue", ("dev", "ops")),
-            "root.a",
-            "A",
-            {"tier": "\ud800"},
-            GangStyle.HARD,
-            is_adopted=True,
-            group=None,
-        ),
-        {
-            "event": "submitted",
-            "application_id": "app",
-            "user": {"name": "sue", "groups": ["dev", "ops"]},
-            "queue_path": "root.a",
-            "asked_queue": "A",
-            "tags": {"tier": "\ud800"},
-            "gang_style": "hard",
-            "is_adopted": True,
-            "group": None,
-        },
+#: An event of each kind, and some of another content.
+EVENTS: Final[list[Event]] = [
+    ApplicationSubmitted(
+        "app",
+        UserGroup("sue", ("dev", "ops")),
+        "root.a",
+        "A",
+        {"tier": "\ud800"},
+        GangStyle.HARD,
+        is_adopted=True,
+        group=None,
     ),
-    (QueueQuotaSet("root.a", ONE), {"event": "quota_given", "queue_path": "root.a", "quota": {"memory": 1}}),
-    (
-        ReservationChanged("root", None, "x.0"),
-        {"event": "reservation_changed", "queue_path": "root", "before": None, "after": "x.0"},
-    ),
-    (
-        GroupAssigned("app", "sue", None),
-        {"event": "group_assigned", "application_id": "app", "user": "sue", "group": None},
-    ),
-    (ApplicationFailing("app"), {"event": "failing", "application_id": "app"}),
-    (ApplicationEnded("app", ApplicationState.FAILED), {"event": "ended", "application_id": "app", "state": "failed"}),
-    (AllocationRequested(PENDING), {"event": "asked", "allocation": PENDING_DICT}),
-    (RequestWithdrawn(PENDING), {"event": "withdrawn", "allocation": PENDING_DICT}),
-    (Allocated(HELD), {"event": "allocated", "allocation": HELD_DICT, "replaces": ""}),
-    (Allocated(HELD, "old"), {"event": "allocated", "allocation": HELD_DICT, "replaces": "old"}),
-    (Resized(HELD, Resource(vcore=2)), {"event": "resized", "allocation": HELD_DICT, "before": {"vcore": 2}}),
-    (Renewed(HELD, 60), {"event": "renewed", "allocation": HELD_DICT, "before": 60}),
-    (Preempted(HELD), {"event": "preempted", "allocation": HELD_DICT}),
-    (RequestPlaced(PENDING), {"event": "request_placed", "allocation": PENDING_DICT}),
-    (
-        ReductionTimersStarted(("root.a", "root.b"), 7),
-        {"event": "reduction_timers_started", "queue_paths": ["root.a", "root.b"], "since": 7},
-    ),
-    (Released(HELD), {"event": "released", "allocation": HELD_DICT}),
-    (NodeChanged("node", None, ONE), {"event": "node_changed", "name": "node", "before": None, "after": {"memory": 1}}),
-    (
-        ModelsChanged((), ("Licences", "Budget")),
-        {"event": "models_changed", "before": [], "after": ["Licences", "Budget"]},
-    ),
-    (
-        BudgetChanged(BudgetChange.transfer("lab", "ops", ONE, recipient_owner="sue", reason="why", change_id="7")),
-        {
-            "event": "budget_changed",
-            "change": {
-                "kind": "transfer",
-                "budget": "lab",
-                "amounts": {"memory": 1},
-                "owner": "",
-                "recipient": "ops",
-                "recipient_owner": "sue",
-                "reason": "why",
-                "change_id": "7",
-            },
-        },
-    ),
-    (PartitionClosed(), {"event": "closed"}),
+    QueueQuotaSet("root.a", ONE),
+    ReservationChanged("root", None, "x.0"),
+    GroupAssigned("app", "sue", None),
+    ApplicationFailing("app"),
+    ApplicationEnded("app", ApplicationState.FAILED),
+    AllocationRequested(PENDING),
+    RequestWithdrawn(PENDING),
+    Allocated(HELD),
+    Allocated(HELD, "old"),
+    Resized(HELD, Resource(vcore=2)),
+    Renewed(HELD, 60),
+    Preempted(HELD),
+    RequestPlaced(PENDING),
+    ReductionTimersStarted(("root.a", "root.b"), 7),
+    Released(HELD),
+    NodeChanged("node", None, ONE),
+    ModelsChanged((), ("Licences", "Budget")),
+    BudgetChanged(BudgetChange.transfer("lab", "ops", ONE, recipient_owner="sue", reason="why", change_id="7")),
+    PartitionClosed(),
 ]
+#: Their dictionaries.
+PLAIN_DATA: Final[list[dict[str, Any]]] = json.loads((Path(__file__).parent / "event_dicts.json").read_text("utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("event", "plain"), PLAIN_DATA, ids=[f"{number}-{one[1]['event']}" for number, one in enumerate(PLAIN_DATA)]
-)
+@pytest.mark.parametrize(("event", "plain"), [*zip(EVENTS, PLAIN_DATA, strict=True)])
 def test_plain_data(event: Event, plain: dict[str, Any]) -> None:
     """Each kind of event has one dictionary."""
     assert event_to_dict(event) == plain
@@ -143,7 +89,7 @@ def test_plain_data(event: Event, plain: dict[str, Any]) -> None:
 
 def test_every_event_has_plain_data() -> None:
     """No kind of event is missing here; configurations and denials have their own tests."""
-    assert {type(event) for event, _ in PLAIN_DATA} | {ConfigurationChanged, Denied} == set(get_args(Event))
+    assert {*map(type, EVENTS)} | {ConfigurationChanged, Denied} == set(get_args(Event))
 
 
 def test_a_configuration() -> None:

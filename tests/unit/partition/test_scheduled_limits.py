@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from datetime import datetime, timedelta
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -19,7 +18,6 @@ from ugm.config import PartitionConfig, QueueConfig, QueueResources, ScheduledLi
 from ugm.configuration import LimitExtensions
 from ugm.decision import LimitRise
 from ugm.partition.config.compiled import ConfigSchedule
-from ugm.store import StoredPartition, open_partition
 
 TEXT = """
 partitions:
@@ -148,42 +146,6 @@ def test_problems(before: str, after: str, place: str, code: str) -> None:
 
 def _hours(minutes: int) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}"
-
-
-def test_timers_after_a_restart(clock: Clock, tmp_path: Path) -> None:
-    """A timer that runs continues when the store is opened again, and one that has stopped does not."""
-    text = TEXT.replace("    resources: {max", "    properties: {quota.preemption.delay: 60s}\n    resources: {max")
-    config = parse_config(text.replace("- queues:", "- preemption: {quotapreemptionenabled: true}\n  queues:", 1))
-
-    def opened() -> StoredPartition:
-        return open_partition(tmp_path / "store", config.partition(), clock=lambda: clock.now)
-
-    def due() -> list[int]:
-        """Return what is due in a partition that is opened for it."""
-        with opened() as partition:
-            found = [timer.due for timer in partition.reduction_timers()]
-            partition.verify()
-            return found
-
-    clock.now = MONDAY + 10 * HOUR
-    with opened() as partition:
-        partition.submit("app", SUE, "root.a")
-        assert partition.allocate("a", "app", memory(6))
-        clock.now = monday = MONDAY + 18 * HOUR
-        partition.submit("other", SUE, "root.a")
-    clock.now += 30
-    assert due() == due() == [monday + 60]
-    clock.now = MONDAY + 34 * HOUR
-    assert due() == []
-    clock.now = tuesday = MONDAY + 42 * HOUR
-    assert due() == [tuesday + 60]
-    with opened() as partition:
-        partition.release("a")
-    clock.now = MONDAY + 58 * HOUR
-    with opened() as partition:
-        assert partition.allocate("b", "app", memory(6))
-    clock.now = wednesday = MONDAY + 66 * HOUR
-    assert due() == [wednesday + 60]
 
 
 NIGHT, SATURDAY = MONDAY + 10 * HOUR, MONDAY + 4 * 24 * HOUR + 12 * HOUR

@@ -9,7 +9,7 @@ import pytest
 
 from support.partition_fixtures import SUE, memory, partition_of, started
 from support.random_changes import CONFIGS, Actor
-from ugm import Partition, Resource, UserInQueue
+from ugm import Partition, Resource
 from ugm.partition import PartitionSnapshot, UsageSum
 from ugm.queues import QueueState
 
@@ -104,29 +104,3 @@ def _used(snapshot: PartitionSnapshot) -> tuple[int, int]:
     top = snapshot.queue("root.top")
     assert isinstance(top, QueueState)
     return top.usage.get("memory", 0), sum(child.usage.get("memory", 0) for child in top.children)
-
-
-def test_explanation_of_a_submission() -> None:
-    """A report for a user without an application starts with the placement."""
-    partition = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}')
-    report, nowhere = (partition.explain_submission(SUE, queue, memory(9)) for queue in ("root.A", ""))
-
-    assert report.explanation == partition.explain(UserInQueue(SUE, "root.a"), memory(9))
-    assert report.explanation.limits == partition.limits(UserInQueue(SUE, "root.a"))
-    assert (nowhere.allowed, nowhere.queue_path, nowhere.explanation.limits) == (False, None, ())
-    assert nowhere.explanation.headroom is None
-
-
-def test_lines_by_id() -> None:
-    """Several applications or allocations are read in one piece; those that do not exist are left out."""
-    partition = partition_of()
-    started(partition, "app", 6)
-    (one,) = partition.allocations_by_id(["nothing", "app"])
-
-    assert one.to_dict() == {
-        **partition.allocations()[0].to_dict(),
-        "user": "sue",
-        "group": None,
-        "queue_path": "root.a",
-    }
-    assert partition.applications_by_id(["app", "nothing"]) == partition.applications()

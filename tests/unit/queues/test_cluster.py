@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.partition_fixtures import memory, partition_of, refused, started
-from ugm import Partition, Resource
+from ugm import Partition
 
 # In a partition
 
@@ -15,33 +15,6 @@ def _partition() -> Partition:
     partition = partition_of()
     started(partition, "app", 5)
     return partition
-
-
-def test_first_node_closes_the_cluster(partition: Partition) -> None:
-    """From the first node on the root allows what the nodes offer, and what none offers is denied."""
-    partition.add_node("n", memory(6))
-
-    assert str(partition.allocate("more", "app", Resource(memory=2, gpu=1))) == (
-        "denied, waiting cannot help:\n"
-        "  queue root: 2 memory requested, 5 of 6 used, 1 too much\n"
-        "  queue root: 1 gpu requested, never more than 0 allowed"
-    )
-    assert partition.allocate("more", "app", memory(1))
-    partition.verify()
-
-
-def test_node_below_what_runs(partition: Partition) -> None:
-    """A cluster may be smaller than what runs, also in what it does not have: nobody is evicted, the root is over."""
-    partition.allocate("gpus", "app", Resource(gpu=2))
-    partition.add_node("n", memory(3))
-    assert list(map(str, partition.exceeded_limits())) == [
-        "queue root: 5 of 3 memory used, 2 too much",
-        "queue root: 2 of 0 gpu used, 2 too much",
-    ]
-    assert partition.headroom("app") == memory(-2)
-    partition.release("gpus")
-    assert len(partition.exceeded_limits()) == 1
-    partition.verify()
 
 
 def test_refused_nodes(partition: Partition) -> None:

@@ -8,9 +8,7 @@ from typing import Final
 import pytest
 from starlette.testclient import TestClient
 
-from support.partition_fixtures import changing_nothing
-from support.server_fixtures import PREFIX, SECRET, YUNIKORN, busy, client, running, served
-from ugm import Partition, RequestError, Resource, UserGroup
+from support.server_fixtures import PREFIX, client, running, served
 from ugm.server.http.requests import RequestBounds
 
 #: Every test runs with partitions in memory and with clients of a service.
@@ -88,34 +86,6 @@ def test_path_tricks() -> None:
 
     assert {answer[:13] for answer in answers} == {b"HTTP/1.1 404 "}
     assert not any(b"root:" in answer for answer in answers)
-
-
-def test_half_a_character_in_a_name() -> None:
-    """A name that cannot be encoded as UTF-8 is returned with escapes; a store or a service refuses it."""
-    partition = busy()
-    if type(partition) is not Partition:
-        with pytest.raises(RequestError):
-            partition.submit("half", UserGroup("\ud800"), "root.b")
-        return
-    partition.submit("half", UserGroup("\ud800"), "root.b")
-    partition.allocate("half", "half", Resource(memory=1))
-    rest = client(partition)
-
-    assert "\\ud800" in rest.get(f"{YUNIKORN}/usage/users").text
-    assert '\\\\ud800"' in rest.get("/metrics").text
-
-
-def test_clients_that_go_away() -> None:
-    """A client that disconnects within its body changes nothing, and does not affect other clients."""
-    partition = busy()
-    head = f"PUT /api/v1/config HTTP/1.1\n{HOST}{KIND}Authorization: Bearer {SECRET}\nContent-Length: 100\n\n"
-    with changing_nothing(partition), running(served(partition)) as port:
-        for _ in range(20):
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-                connection.sendall(head.replace("\n", "\r\n").encode() + b"partitions:")
-        answer = exchange(port, "GET /api/v1/health HTTP/1.1\nHost: localhost\nConnection: close\n\n")
-
-    assert answer.startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_failing_server(monkeypatch: pytest.MonkeyPatch) -> None:

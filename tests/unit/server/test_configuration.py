@@ -176,19 +176,6 @@ def test_file_of_several_partitions(file: Path, expected: int, *, is_file_shared
     assert "partition-missing" in codes(configurations)
 
 
-def test_unusable_configuration_degrades_health(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that a partition cannot use is refused like one with problems."""
-
-    def refuse(*_: object) -> None:
-        raise RequestError("placementrules[0]", "usr", "there is no such rule")
-
-    configurations = served(busy(), config_path=file).state.configurations
-    monkeypatch.setattr("ugm.server.configurations.changes", refuse)
-    file.write_text(TIGHTER)
-    assert configurations.reload_if_changed()
-    assert codes(configurations) == ["config-unusable"]
-
-
 def test_reloads_are_logged(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A refused reload is logged as a warning with every problem, a successful one as information."""
     caplog.set_level("INFO", "ugm.server")
@@ -266,19 +253,6 @@ def test_changes_are_counted(tmp_path: Path) -> None:
     file.write_text(CONFIG)
     assert server.post("/api/v1/config/reload", headers=TOKEN).status_code == 200
     assert counted() == {"file/applied": 1, "file/refused": 1, "upload/applied": 1, "upload/refused": 0, "": 0}
-
-
-@pytest.mark.parametrize(
-    ("content", "media_type", "is_extended"),
-    [(b"", "text/plain", True), (b"a 1", "text/plain; version=0.0.4", True), (b"a 1\n# EOF\n", "application/x", False)],
-)
-def test_metrics_of_other_formats_stay(content: bytes, media_type: str, is_extended: bool) -> None:  # noqa: FBT001 - a case
-    """The metrics of the server are added only to the text format, on lines of their own."""
-    found = client(metrics=lambda: (content, media_type)).get("/metrics").content
-
-    assert found.startswith(content)
-    assert (found != content) is is_extended
-    assert not is_extended or len(list(text_string_to_metric_families(found.decode()))) == 3 + bool(content)
 
 
 def test_attempts_are_listed(file: Path) -> None:

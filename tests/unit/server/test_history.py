@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 
@@ -76,30 +76,6 @@ def test_a_denial_that_was_pushed_out_is_listed_again() -> None:
     assert [record.times for record in records] == [1, 1, 1]
 
 
-def test_after() -> None:
-    """A later query returns new records, and those with further repetitions."""
-    history = ticking()
-    partition = followed(history)
-    partition.allocate("a", "app", Resource(memory=3))
-    seen = history.page().newest
-    partition.allocate("b", "app", Resource(memory=3))
-
-    assert [(record.kind, record.times) for record in history.records(after=seen)] == [("denied", 2)]
-    assert history.records(after=history.page().newest) == ()
-
-
-def test_denials_by_limit() -> None:
-    """Denials are counted by kind and resource of the limit, once for each violated limit."""
-    history = ticking()
-    partition = followed(history)
-    partition.allocate("a", "app", Resource(memory=1))
-    partition.submit("other", SUE, "root.a")
-    for _ in range(2):
-        partition.allocate("b", "other", Resource(memory=2))
-
-    assert history.denials() == {("queue", "root.a", "applications"): 2, ("queue", "root.a", "memory"): 2}
-
-
 def test_names_of_events() -> None:
     """An event has the same name in queries, responses, the description, and metrics."""
     history = ticking()
@@ -116,18 +92,6 @@ def test_names_of_events() -> None:
     names = list(get_args(get_args(kind)[0]))
     assert names == sorted(event_name(kind) for kind in get_args(Event))
     assert {"node_changed", "quota_given"} <= set(names)
-
-
-def test_a_configuration_is_kept_as_its_changes() -> None:
-    """The record of a configuration contains its changes, and not the configurations."""
-    history = ticking()
-    followed(history).configure(None)
-
-    (record,) = history.records(kind="configured")
-
-    shown: Any = record.to_dict()
-    assert record.kind == "configured"
-    assert shown["changes"]["queues"][0]["name"] == "root.a"
 
 
 def test_names_of_resources_are_bounded() -> None:

@@ -148,9 +148,3 @@ def test_no_shares_to_explain(tmp_path: Path) -> None:
 
     assert run("order", str(tmp_path / "plain"), "--explain", "a", "b").exit_code == 2
     assert run("order", str(tmp_path / "shared"), "--explain", "a", "b").exit_code == 1
-
-
-def test_unknown_source(tmp_path: Path) -> None:
-    """A store that does not exist is an error."""
-    found = run("order", str(tmp_path / "nothing"))
-    assert (found.exit_code, found.stderr) == (1, f"store {tmp_path / 'nothing'}: there is no store\n")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.failing_models import Failing, Fuse
-from support.lending import crowd_of_groups, lending, lending_models
+from support.lending import crowd_of_groups, lending
 from support.partition_fixtures import BrokenError, config, started
 from support.server_fixtures import PREFIX, busy, client, create_partition, json_at, samples_of
 from ugm import Partition, Resource
@@ -35,18 +35,6 @@ def test_trees_are_listed() -> None:
         {"model": "TreeModel", "is_suspended": False},
     ]
     assert json_at(busy(), "trees") == {"trees": [], "models": []}
-
-
-def test_trees_of_the_same_name_are_different() -> None:
-    """Trees of different models have different names."""
-    partition = create_partition(config("{name: a}"), models=lending_models() + lending_models())
-
-    assert [tree["name"] for tree in json_at(partition, "trees")["trees"]] == [
-        "elastic",
-        "Teams",
-        "elastic-2",
-        "Teams-2",
-    ]
 
 
 def test_elastic_groups() -> None:
@@ -97,17 +85,6 @@ def test_borrowers() -> None:
     assert json_at(partition, "tree/borrowers", tree="Teams", search="t2")["total"] == 0
     assert json_at(partition, "tree/borrowers", tree="Teams", offset=1) == {"total": 1, "consumers": []}
     assert json_at(partition, "tree/borrowers", tree="elastic")["total"] == 0
-
-
-def test_one_node() -> None:
-    """A node has its amounts of every resource, and the path from the root."""
-    partition = lending(create_partition)
-    found = json_at(partition, "tree/node", tree="elastic", node="ml-train")
-
-    assert found["path"] == ["koordinator-root-quota", "ml", "ml-train"]
-    assert found["amounts"]["runtime"] == {"vcore": 2500}
-    assert (found["parent"], found["children"]) == ("ml", 0)
-    assert json_at(partition, "tree/node", tree="Teams", node="R")["borrowers"] == 1
 
 
 @pytest.mark.parametrize(("path", "code"), [("tree?tree=x", "tree"), ("tree/node?tree=Teams&node=x", "node")])

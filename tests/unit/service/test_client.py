@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import threading
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import CancelledError
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -205,31 +203,6 @@ def test_a_leader_that_hangs_is_left(tmp_path: Path) -> None:
         listener.listen()
         with connect(f"unix:{tmp_path}/silent,{service.addresses[0]}", deadline=10) as partition:
             assert partition.config is not None
-
-
-@pytest.mark.ci
-def test_a_connection_that_falls_silent_is_left(tmp_path: Path) -> None:
-    """An open call is repeated at the next address if nothing arrives on a connection any more."""
-    is_silent = threading.Event()
-
-    def forward(source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(1 << 16):
-                if not is_silent.is_set():
-                    target.sendall(data)
-
-    with running(tmp_path) as service, socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as pool:
-        listener.bind(str(tmp_path / "forwarding"))
-        listener.listen()
-        connecting = pool.submit(connect, f"unix:{tmp_path}/forwarding,{service.addresses[0]}")
-        with listener.accept()[0] as inner, socket.socket(socket.AF_UNIX) as outer:
-            outer.connect(service.addresses[0].path)
-            for pair in ((inner, outer), (outer, inner)):
-                threading.Thread(target=forward, args=pair, daemon=True).start()
-            with connecting.result() as partition:
-                assert partition.submit("app", SUE, "root.a")
-                is_silent.set()
-                assert partition.allocate("x", "app", UNIT)
 
 
 def test_back_pressure(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from support.partition_fixtures import SUE
 from support.service_fixtures import RawClient, eventually, running, started
-from ugm import AllocationRequest, RequestError, Resource
+from ugm import AllocationRequest, Resource
 from ugm.service import ConnectedPartition, UnavailableError, connect, connect_async
 
 HALF = Resource(memory=500)
@@ -94,30 +94,6 @@ def test_tasks_wait(tmp_path: Path) -> None:
 
     with running(tmp_path) as service, started(service):
         asyncio.run(work(str(service.addresses[0])))
-
-
-def test_waiting_ends_with_the_connection(tmp_path: Path) -> None:
-    """A thread that waits gets an error when another one closes the connection, and so does each later call."""
-    errors: list[Exception] = []
-    with running(tmp_path) as service:
-        partition = started(service)
-        waiting = partition.waiting_list()
-
-        def wait() -> None:
-            try:
-                waiting.wait()
-            except UnavailableError as error:
-                errors.append(error)
-
-        thread = Thread(target=wait)
-        thread.start()
-        assert waiting.wait(0.1) == ()
-        partition.close()
-        thread.join(PATIENCE)
-        wait()
-    assert len(errors) == 2
-    with pytest.raises(RequestError, match="timeout"):
-        waiting.wait(-1)
 
 
 def test_the_next_leader_wakes_again(tmp_path: Path) -> None:
