@@ -32,7 +32,7 @@ __all__ = [
 #: What begins first, because it takes longest: a run should not end with one busy process.
 _LONGEST: Final = ("tests/system/integrations/test_skypilot.py", "tests/system/", "tests/stateful/")
 #: Modules whose tests stay together.
-_WHOLE: Final = ("tests/docs/", *(f"tests/system/browser/test_{name}.py" for name in ("page", "tasks", "trees")))
+_WHOLE: Final = ("tests/docs/", *(f"tests/system/browser/test_{name}.py" for name in ("page", "trees")))
 
 
 def share_compiled_modules() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ugm import RequestError
 from ugm.budgets import Period
-from ugm.budgets.budget import calendar_of, date_text, duration_text
+from ugm.budgets.budget import calendar_of
 from ugm.configuration.schedules import NEVER
 
 FIRST, LAST = date(1700, 1, 1), date(2100, 1, 1)
@@ -106,15 +106,3 @@ def test_unknown_zones(zone: str) -> None:
     """A zone has to exist."""
     with pytest.raises(RequestError, match="there is no such time zone"):
         calendar_of(Period.DAY, zone)
-
-
-def test_texts() -> None:
-    """Dates and durations are written for readers."""
-    assert date_text(date(2026, 12, 1)) == "December 1, 2026"
-    assert [duration_text(seconds) for seconds in (0, 59, 61, 3601, 86_401)] == [
-        "0 s",
-        "59 s",
-        "2 min",
-        "2 h",
-        "2 days",
-    ]

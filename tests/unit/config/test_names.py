@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from support.config_cases import problems_of
-from support.examples import examples
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.config import dump_config, export_config
 
@@ -92,39 +89,3 @@ def test_export() -> None:
     assert [(limit.users, limit.groups) for limit in limits] == [(("ana@x.org",), ()), ((), ("dev",))]
     assert parse_config(dump_config(exported.config)) == exported.config
     assert "ugm" not in dump_config(exported.config)
-
-
-_names = st.text("aZ9-|/ .ü$", min_size=1, max_size=5).filter(lambda name: name == name.strip())
-_lists = st.lists(_names, unique=True, max_size=4)
-
-
-@settings(max_examples=examples(150), deadline=None)
-@given(_lists, _lists, st.booleans(), _names)
-def test_any_export_is_accepted(users: list[str], groups: list[str], wildcard: bool, alone: str) -> None:  # noqa: FBT001 (drawn)
-    """Whatever names a configuration has, its export is accepted without the settings, and nothing else is changed."""
-    data: dict[str, object] = {"ugm": {"names": "any"}, "queues": [{"name": "a"}]}
-    data["placementrules"] = [{"name": "user", "filter": {"users": [alone]}}]
-    data["limits"] = [
-        {"users": users, "groups": [*groups, *(["*"] if wildcard and groups else [])], "maxapplications": 1}
-    ]
-    if not users and not groups:
-        del data["limits"]
-    text = repr({"partitions": [data]}).replace("\\\\", "\\")
-    if "invalid" in str(_problems(text)):
-        return
-    config = parse_config(text)
-    exported = export_config(config).config
-
-    assert parse_config(dump_config(exported)) == exported
-    for kind in ("users", "groups"):
-        kept = [name for limit in exported.partition().limits for name in getattr(limit, kind)]
-        named = [name for limit in config.partition().limits for name in getattr(limit, kind)]
-        assert [name for name in named if name in kept] == kept
-
-
-def _problems(text: str) -> list[str]:
-    try:
-        parse_config(text)
-    except ValueError as error:
-        return [str(error)]
-    return []

@@ -9,7 +9,7 @@ import pytest
 
 from ugm import Claim, RequestError, Resource, UserGroup
 from ugm.configuration import ElasticConfig
-from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, verify
+from ugm.elastic import DEFAULT_GROUP, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, verify
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
 from ugm.model import SetupViolation
 
@@ -36,17 +36,6 @@ def test_check_as_if_expected(model: ElasticModel) -> None:
     messages = [str(violation) for violation in model.check(claim("x", 41))]
     assert messages == ["elastic group 'a': 41 cpu requested, 0 of 30 used, 11 too much"]
     assert model.quota.tree.request("a") == Resource()
-
-
-def test_asked_without_an_id(model: ElasticModel) -> None:
-    """A query without an allocation id gets the same answer, even if a pod is named `?`."""
-    model.charge(claim("?", 60))
-    claim_found = claim("", 10, priority=1)
-
-    assert [violation.shortfall for violation in model.check(claim_found)] == [10]
-    assert list(model.evictions(claim_found)) == ["?"]
-    model.refund(claim("?", 60))
-    assert not list(model.check(claim_found))
 
 
 def test_parents_take_nothing(model: ElasticModel) -> None:
@@ -143,24 +132,6 @@ def test_no_group_is_denied(model: ElasticModel, tags: dict[str, str], options: 
     model.quota.create(ElasticGroup(DEFAULT_GROUP, max=Resource(cpu=15)))
     assert not list(strict.check(one))
     assert [each.name for each in strict.check(one._replace(usage=Resource(cpu=16)))] == [DEFAULT_GROUP]
-
-
-def test_no_group_is_counted_if_it_runs(model: ElasticModel) -> None:
-    """A claim that is adopted without a group is counted in the default group, which reduces the total for others."""
-    model.charge(claim("x", group="typo"))
-    assert model.quota.tree.used(DEFAULT_GROUP) == Resource(cpu=10)
-    assert model.quota.tree.runtime(ROOT_GROUP) == Resource(cpu=50)
-    model.refund(claim("x", group="typo"))
-    assert model.quota.tree.used(DEFAULT_GROUP) == Resource()
-
-
-def test_a_default_group_marked_as_parent_takes_claims(model: ElasticModel) -> None:
-    """A default group that is marked as a parent still accepts pods."""
-    model.quota.create(ElasticGroup(DEFAULT_GROUP, max=Resource(cpu=15), is_parent=True))
-
-    for one in (claim("x", group="typo"), claim("y", group=DEFAULT_GROUP)):
-        assert not list(model.check(one))
-        model.quota.expect(Pod(one.allocation_id, Resource(cpu=1), one.tags[GROUP_TAG]))
 
 
 def test_differences_from_the_ledger(model: ElasticModel) -> None:

@@ -141,14 +141,6 @@ def test_decrease_of_what_is_not_held(
         manager.decrease_tracked_resource(path, application, usage, remove_app=False, user=user)
 
 
-def test_group_limits_is_one_of_two() -> None:
-    """An unknown way to treat group limits is refused."""
-    with pytest.raises(RequestError) as caught:
-        Manager(group_limits="never")  # type: ignore[arg-type] # what is tested
-
-    assert str(caught.value) == "group_limits 'never': expected 'always' or 'unless-user-limited'"
-
-
 def test_refused_limits_leave_the_old_in_force(manager: Manager) -> None:
     """An invalid configuration changes nothing; the old limits stay in force."""
     limit = Resource(memory=0, vcore=0)
@@ -165,40 +157,11 @@ def test_user_of_a_question_about_usage(manager: Manager) -> None:
         manager.get_user_resources("sue")  # type: ignore[arg-type] # what is tested
 
 
-@pytest.mark.parametrize("config", [7, "partitions.yaml", {"root": {}}])
-def test_configuration_is_one_partition(manager: Manager, config: Wrong) -> None:
-    """A value that is not a partition is refused, also a whole configuration; the old limits stay in force."""
-    message = f"config {type(config)}: expected one partition, such as config.partition()"
-    with refused(manager, RequestError, message):
-        manager.update_config(config)
-
-
 @pytest.mark.parametrize("gang", [7, [7], [("root", "app-1")]])
 def test_gang_is_made_of_requests(manager: Manager, gang: Wrong) -> None:
     """A value that is not a request cannot be part of a gang."""
     with refused(manager, RequestError, f"requests {gang!r}: expected Requests, or tuples of their four parts"):
         manager.increase_all(gang)
-
-
-def test_error_within_a_gang(manager: Manager) -> None:
-    """If one of several requests is misuse, none is granted."""
-    gang = [Request("root.a", "app-2", ONE, SUE), Request("root.b", "app-3", ONE, BOB), Request("root", "", ONE, SUE)]
-    text = "application_id '': an application id is a text of 1 to 256 characters"
-    with refused(manager, RequestError, text):
-        manager.increase_all(gang)
-
-
-def test_foreign_error_within_a_gang(manager: Manager) -> None:
-    """If the iterable of requests raises an error, none is granted."""
-    before = exposed(manager)
-
-    def gang() -> Iterator[Request]:
-        yield Request("root.a", "app-2", ONE, SUE)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        manager.increase_all(gang())
-    assert exposed(manager) == before
 
 
 # Not strict
