@@ -90,7 +90,7 @@ class Site:
         The hub stops for it if it has the ledger.
         """
         running = [
-            RunningApplication(f"jupyterhub/{name}", UserGroup("any"), "", [(f"jupyterhub/{name}", usage)])
+            RunningApplication(f"jupyterhub/{name}", UserGroup("any"), "root.hub", [(f"jupyterhub/{name}", usage)])
             for name, usage in self._usage().items()
         ]
         if self.service is None:
