@@ -229,6 +229,10 @@ class _LimitedBackend(_Backend):  # type: ignore[misc] # it has no types
     async def on_cluster_heartbeat(self, cluster_name: str, msg: object) -> None:
         """Record the workers that run."""
         await super().on_cluster_heartbeat(cluster_name, msg)
+        cluster = self.db.get_cluster(cluster_name)
+        if cluster is not None and cluster_name in self._silent:
+            # Only now it is known which workers run, and whether the cluster needs another one.
+            self.queue.put(cluster)
         self._silent.discard(cluster_name)
 
     async def _worker_to_stopped(self, worker: _Worker) -> None:

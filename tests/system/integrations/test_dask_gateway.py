@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import sys
@@ -121,8 +120,7 @@ def test_life_of_clusters(kind: str, tmp_path: Path) -> None:
         one.wait_until(lambda: len(gateway.workers_of(ben)) < 3, "the worker has ended")
         one.has_workers(ben, 3)
 
-        # The gateway is killed after it has recorded all starts, and a worker while it does not run.
-        one.wait_until(lambda: all_recorded(gateway.process.output()), "all starts are recorded")
+        # The gateway is killed, perhaps before it has recorded all starts, and a worker while it does not run.
         gateway.process.kill()
         os.kill(gateway.workers_of(ben)[0].process_id, signal.SIGKILL)
         gateway.start()
@@ -139,11 +137,6 @@ def test_life_of_clusters(kind: str, tmp_path: Path) -> None:
         one.wait_until(lambda: not gateway.running(), "the clusters end")
         one.wait_until(lambda: gateway.status(ana, "ana") == gateway.status(ben, "ben") == "STOPPED", "it is known")
         one.check_ledger()
-
-
-def all_recorded(output: str) -> bool:
-    """Return whether a gateway has recorded the start of every worker that it has begun to start."""
-    return output.count("Submitting worker") == len(re.findall(r"Worker \w+ submitted", output))
 
 
 def cluster_of(gateway: DaskGateway, user: str) -> str:
