@@ -93,7 +93,7 @@ def test_wrong_models_are_found(machine: type[PartitionMachine], error: type[Exc
         run_state_machine_as_test(machine, settings=FIND)
 
 
-@pytest.mark.parametrize("wrapper", [OneByOne, pytest.param(Silent, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("wrapper", [pytest.param(OneByOne, marks=pytest.mark.ci), Silent])
 def test_wrong_wrappers_are_found(wrapper: type[Wrapper]) -> None:
     """So is a wrapper around a partition that answers otherwise than a partition does."""
 
