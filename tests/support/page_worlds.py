@@ -19,6 +19,8 @@ from support.server_fixtures import STATUS
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
 from ugm.elastic.model import GROUP_TAG
+from ugm.events import ConfigurationChanged
+from ugm.partition.config.compiled import CompiledConfig
 from ugm.server import History
 from ugm.server.configurations import Actor
 
@@ -134,8 +136,9 @@ def _parsed() -> PartitionConfig:
 
 def _fill(partition: Partition, clock: Clock, app: Starlette) -> None:
     """Use up all GPUs, one after the other, and let requests wait and allocations be overdue."""
-    partition.add_node("gpu-1", Resource.parse(**{"vcore": "64", "memory": "256Gi", "nvidia.com/gpu": str(_GPUS)}))
-    partition.add_node(LONG, Resource.parse(vcore="64", memory="1Ti"))
+    partition.add_node("gpu-2", Resource.parse(**{"vcore": "64", "memory": "256Gi", "nvidia.com/gpu": str(_GPUS)}))
+    for name in ("gpu-10", LONG):
+        partition.add_node(name, Resource.parse(vcore="64", memory="1Ti"))
     for number, name in enumerate(("sue", HEBREW, LONG, "bob")):
         group = ("dev", "dev", "a" * 100, "ops")[number]
         tags = {**TAGS, GROUP_TAG: ("ml-web", "ml-train")[number % 2]}
@@ -154,12 +157,21 @@ def _fill(partition: Partition, clock: Clock, app: Starlette) -> None:
         clock.now += 60
     app.state.thresholds["default"].update()
     changed = _CONFIG.replace("max: {vcore: 64", "max: {vcore: 48")
+    before, after = (CompiledConfig.of(parse_config(text).partition()) for text in (changed, _CONFIG))
+    earlier = (ConfigurationChanged(before, after, author) for author in ("nightly by cron", ""))
+    begin = clock.now - _FILLING
+    app.state.configurations.add_earlier("default", ((begin - 60 * at, one) for at, one in enumerate(earlier, 1)))
     app.state.configurations.upload(changed, Actor("10.0.0.7", "operator"), confirm=True)
+
+
+def _clock() -> Clock:
+    """Return a clock of which it is the present minute once the partition is filled."""
+    return Clock(time.time() // 60 * 60 - _FILLING)
 
 
 @contextmanager
 def _full(_folder: Path) -> Iterator[str]:
-    clock = Clock(time.time() - _FILLING)
+    clock = _clock()
     history = History(clock=clock)
     with (
         pages.stored(_parsed(), models=lending_models(), subscribers=[history], clock=clock) as partition,
@@ -180,7 +192,7 @@ def _empty(_folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _refused(folder: Path) -> Iterator[str]:
-    file, clock = folder / "queues.yaml", Clock(time.time() - _FILLING)
+    file, clock = folder / "queues.yaml", _clock()
     file.write_text(_CONFIG)
     history = History(clock=clock)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -11,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from support.page_server import CUT_OFF
-from support.page_worlds import SCENARIOS, Place, open_place, open_tab
+from support.page_worlds import SCENARIOS, open_place, open_tab
 
 pytestmark = pytest.mark.ci
 
@@ -71,15 +70,8 @@ LOOKS: Final = [
 ]
 
 
-@pytest.fixture
-def served(look: Look, tmp_path: Path) -> Iterator[str]:
-    """Serve the state of the look."""
-    with SCENARIOS[look.scenario].serve(tmp_path) as address:
-        yield address
-
-
 @pytest.mark.parametrize("look", LOOKS, ids=str)
-def test_views(browser: Browser, served: str, look: Look) -> None:
+def test_views(browser: Browser, tmp_path: Path, look: Look) -> None:
     """No view breaks a rule of axe, is wider than the window, cuts off its content, or has an unexplained gap.
 
     The Tab key reaches every control of every view, and the focus is always visible.
@@ -90,19 +82,20 @@ def test_views(browser: Browser, served: str, look: Look) -> None:
     tab.on("pageerror", lambda error: found.append(str(error)))
     # The browser logs every refused or lost request; the page shows them.
     tab.on("console", lambda message: found.extend([] if "Failed to load" in message.text else [message.text]))
-    for place in scenario.places:
-        open_place(tab, served, place)
-        problems[place.name] = _problems(tab, look.width)
-        if look.is_thorough or place.view in _CONTRASTS:
-            axe = Axe().run(tab)
-            problems[place.name]["axe"] = axe.generate_report() if axe.violations_count else ""
-        if look.is_thorough:
-            # Nothing may change while the keys are pressed.
-            tab.get_by_role("button", name="Pause").click()
-            problems[place.name] |= _unreached(tab)
-        problems[place.name]["console"] = [*found]
-        found.clear()
-    tab.context.close()
+    with scenario.serve(tmp_path) as address:
+        for place in scenario.places:
+            open_place(tab, address, place)
+            problems[place.name] = _problems(tab, look.width)
+            if look.is_thorough or place.view in _CONTRASTS:
+                axe = Axe().run(tab)
+                problems[place.name]["axe"] = axe.generate_report() if axe.violations_count else ""
+            if look.is_thorough:
+                # Nothing may change while the keys are pressed.
+                tab.get_by_role("button", name="Pause").click()
+                problems[place.name] |= _unreached(tab)
+            problems[place.name]["console"] = [*found]
+            found.clear()
+        tab.context.close()
     assert [(name, kind, some) for name, kinds in problems.items() for kind, some in kinds.items() if some] == []
 
 
@@ -127,64 +120,3 @@ def _unreached(tab: Page) -> dict[str, object]:
         tab.keyboard.press("Tab")
     reached: int = tab.evaluate("reached.size")
     return {"controls that are not reached": controls - reached, "focus that is not visible": tab.evaluate("unclear")}
-
-
-#: A test of one appearance with usage of every kind.
-ON_A_LAPTOP: Final = pytest.mark.parametrize("look", LOOKS[:1], ids=str)
-
-
-@ON_A_LAPTOP
-def test_applications_are_found(browser: Browser, served: str, look: Look) -> None:
-    """Applications are found by text, user, queue, state and age, and the address keeps the search."""
-    tab = open_tab(browser, look.scheme, look.width)
-    open_place(tab, served, Place("applications", ready=".applications tbody tr"))
-    rows = tab.locator(".applications tbody th")
-
-    def names(expected: list[str]) -> None:
-        tab.wait_for_function(
-            "(expected) => JSON.stringify([...document.querySelectorAll('.applications tbody th')]"
-            ".map((e) => e.textContent.slice(0, 5))) === JSON.stringify(expected)",
-            arg=expected,
-        )
-
-    tab.get_by_role("searchbox", name="User").fill("sue")
-    names(["app-0", "app-0"])
-    tab.get_by_role("searchbox", name="Queue").fill("root.ml")
-    names(["app-0"])
-    assert "user=sue" in tab.url
-    tab.get_by_role("link", name="Show all").click()
-    tab.locator("select[name=state]").select_option("accepted")
-    names(["app-3"])
-    tab.locator("select[name=older_than]").select_option("86400")
-    tab.get_by_text("No application matches.").wait_for()
-    tab.reload()
-    tab.get_by_text("No application matches.").wait_for()
-    assert rows.count() == 0
-    tab.context.close()
-
-
-@ON_A_LAPTOP
-def test_shares_and_alerts(browser: Browser, served: str, look: Look) -> None:
-    """Shares list users and accounts; alerts list nearly full limits, overdue allocations and coming limits.
-
-    A budget that blocks a request is described in hours, like the budget itself.
-    """
-    tab = open_tab(browser, look.scheme, look.width)
-    open_place(tab, served, Place("shares", ready=".shares tbody tr"))
-    users, accounts = (tab.locator(".shares").nth(number).locator("tbody th") for number in range(2))
-    assert users.first.inner_text().split() == ["bob", "ops"]
-    assert accounts.all_inner_texts() == ["dev", f"dev/{'a' * 100}", "ops"]
-    open_place(tab, served, Place("alerts", ready=".alerts tbody tr"))
-    limits = tab.locator(".alerts").first.locator("tbody tr", has_text="queue root.ml")
-    assert limits.locator("td").last.inner_text() == "95%, 80%"
-    budget = tab.locator(".alerts").first.locator("tbody tr", has_text="budget hours of sue")
-    assert budget.locator("td").first.inner_text() == "nvidia.com/gpu hours"
-    assert budget.locator(".figures").inner_text().split() == ["3.37", "of", "3", "112%"]
-    assert tab.locator(".tools").inner_text().endswith("thresholds of 80%, 95%: 12 exceeded")
-    assert tab.locator(".alerts").nth(1).locator("tbody tr").count() == 4
-    assert "nvidia.com/gpu 16 -> 2" in tab.locator(".attempts").inner_text()
-    assert "1 limit would be exceeded" in tab.locator(".attempts").inner_text()
-    open_place(tab, served, Place("waiting", ready=".waiting tbody tr"))
-    reasons = tab.locator(".waiting tbody tr").first.locator(".reasons li", has_text="budget")
-    assert "in root: 3.38 of 3 nvidia.com/gpu-hours used or promised; never" in reasons.inner_text()
-    tab.context.close()

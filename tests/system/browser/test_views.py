@@ -6,89 +6,30 @@ import csv
 import re
 import time
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
-from starlette.applications import Starlette
 
 from support import page_server as pages
-from support.clocks import Clock
+from support.page_worlds import HEBREW, LONG, SCENARIOS, Place, open_place
 from ugm import Partition, Resource, UserGroup, parse_config
-from ugm.events import ConfigurationChanged
-from ugm.partition.config.compiled import CompiledConfig
 from ugm.server import History
-from ugm.server.configurations import Actor
 
 pytestmark = pytest.mark.ci
 
-#: Seconds between two allocations.
-STEP = 60
-LONG = "n" * 256
-#: A name that is written from right to left.
-HEBREW = "\N{HEBREW LETTER MEM}\N{HEBREW LETTER YOD}\N{HEBREW LETTER KAF}-\N{HEBREW LETTER SHIN}\N{HEBREW LETTER RESH}"
-CONFIG = """
-partitions:
-- name: default
-  queues:
-  - name: root
-    limits: [{users: ["*"], maxresources: {vcore: 64, nvidia.com/gpu: 12}}]
-    queues:
-    - {name: ml, resources: {guaranteed: {nvidia.com/gpu: 8}, max: {vcore: 64, memory: 512Gi, nvidia.com/gpu: 16}}}
-    - {name: idle}
-"""
-#: The first of November 2026, in UTC.
-START = 1_793_491_200
-
-LOWER = CONFIG.replace("max: {vcore: 64", "max: {vcore: 48")
-
-
-class World(NamedTuple):
-    """A served partition."""
-
-    address: str
-    partition: Partition
-    app: Starlette
-    clock: Clock
-
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    """Serve a partition whose GPUs were taken one after the other in the last 18 minutes, with names of all kinds."""
-    clock, apps = Clock(START), list[Starlette]()
-    history = History(clock=clock)
-
-    def prepare(app: Starlette) -> None:
-        apps.append(app)
-        node = Resource.parse(**{"vcore": "64", "memory": "256Gi", "nvidia.com/gpu": "8"})
-        for name in ("gpu-2", "gpu-10", LONG):
-            partition.add_node(name, node)
-        for name in ("sue", HEBREW, LONG):
-            partition.submit(f"app-{name}"[:256], UserGroup(name, ("dev",)), "root.ml")
-        for number in range(16):
-            usage = Resource.parse(**{"vcore": "500m", "nvidia.com/gpu": "1"})
-            owner = f"app-{('sue', HEBREW, LONG)[number % 3]}"[:256]
-            assert partition.allocate(f"gpu-{number}", owner, usage)
-            clock.now += STEP
-        for number, name in enumerate(("sue", HEBREW)):
-            partition.request(f"wait-{number}", f"app-{name}", Resource.parse(**{"nvidia.com/gpu": "2"}))
-            clock.now += 60
-        before, after = (CompiledConfig.of(parse_config(text).partition()) for text in (LOWER, CONFIG))
-        earlier = (ConfigurationChanged(before, after, author) for author in ("nightly by cron", ""))
-        app.state.configurations.add_earlier("default", ((START - 60 * at, one) for at, one in enumerate(earlier, 1)))
-        app.state.configurations.upload(LOWER, Actor("10.0.0.7", "operator"), confirm=True)
-
-    with (
-        pages.stored(parse_config(CONFIG).partition(), subscribers=[history], clock=clock) as partition,
-        pages.served(partition, history, prepare=prepare, clock=clock) as address,
-    ):
-        yield World(address, partition, apps[0], clock)
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve a partition whose GPUs were taken one after the other in the last hour, with names of all kinds."""
+    with SCENARIOS["full"].serve(tmp_path_factory.mktemp("full")) as address:
+        yield address
 
 
-def test_history_has_the_limit(page: Page, world: World) -> None:
+def test_history_has_the_limit(page: Page, full: str) -> None:
     """The plot of a queue shows the scarcest resource with its limit; the text has the exact values."""
-    page.goto(f"{world.address}#/default/queues/root.ml")
+    page.goto(f"{full}#/default/queues/root.ml")
     plot = page.locator("#history")
     expect(plot.locator(".legend li")).to_have_text(["Used", "Limit now"])
     expect(plot.locator(".readout")).to_contain_text(
@@ -96,40 +37,41 @@ def test_history_has_the_limit(page: Page, world: World) -> None:
     )
     assert plot.locator("path.used").get_attribute("d") is not None
     plot.get_by_label("Of").select_option("Cores")
-    expect(plot.locator(".readout")).to_contain_text("8 cores in the newest step")
+    expect(plot.locator(".readout")).to_contain_text("4 cores in the newest step")
 
 
-def test_history_as_a_file(page: Page, world: World) -> None:
+def test_history_as_a_file(page: Page, full: str) -> None:
     """The file has the value of every step."""
-    page.goto(f"{world.address}#/default/queues/root.ml")
+    page.goto(f"{full}#/default/queues/root.ml")
     with page.expect_download() as found:
         page.get_by_role("link", name="CSV").click()
     lines = csv.DictReader(found.value.path().read_text().splitlines())
     gpus = [line["usage"] for line in lines if line["resource"] == "nvidia.com/gpu"]
-    assert gpus == ["0"] * 42 + [str(number) for number in range(1, 17)] + ["16"] * 2
+    # Each step has the average of a minute; the GPUs were taken every 210 seconds.
+    assert gpus == [str(min(16, 1 + 60 * minute // 210)) for minute in range(60)]
 
 
-def test_history_of_other_ranges(page: Page, world: World) -> None:
+def test_history_of_other_ranges(page: Page, full: str) -> None:
     """The reader chooses the last hour, day or week, and the browser remembers it."""
-    page.goto(f"{world.address}#/default/queues/root.ml")
+    page.goto(f"{full}#/default/queues/root.ml")
     page.get_by_role("button", name="Last day").click()
     page.reload()
     expect(page.get_by_role("button", name="Last day")).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#history path.used")).to_have_count(1)
 
 
-def test_nodes(page: Page, world: World) -> None:
+def test_nodes(page: Page, full: str) -> None:
     """The nodes are listed in natural order, and found by a part of their name."""
-    page.goto(f"{world.address}#/default/nodes")
+    page.goto(f"{full}#/default/nodes")
     expect(page.locator(".nodes tbody th")).to_have_text(["gpu-2", "gpu-10", LONG])
-    expect(page.locator(".nodes tbody tr").first.locator("td")).to_have_text(["64", "256Gi", "8"])
+    expect(page.locator(".nodes tbody tr").first.locator("td")).to_have_text(["64", "256Gi", "16"])
     page.get_by_label("Find a node").fill("PU-1")
     expect(page.locator(".nodes tbody th")).to_have_text(["gpu-10"])
 
 
-def test_configuration(page: Page, world: World) -> None:
+def test_configuration(page: Page, full: str) -> None:
     """The view shows the configuration in force, and who has changed what."""
-    page.goto(f"{world.address}#/default/configuration")
+    page.goto(f"{full}#/default/configuration")
     expect(page.locator(".yaml")).to_contain_text("nvidia.com/gpu: '16'")
     expect(page.locator(".attempts li").first).to_contain_text("an upload, by an operator at 10.0.0.7. applied")
     difference = page.locator(".attempts > li").first.locator(".difference li")
@@ -138,9 +80,9 @@ def test_configuration(page: Page, world: World) -> None:
     expect(page.locator(".list-side")).to_contain_text("from an upload")
 
 
-def test_changes_by_programs(page: Page, world: World) -> None:
+def test_changes_by_programs(page: Page, full: str) -> None:
     """A change that a program made before the start has an author, and is no upload."""
-    page.goto(f"{world.address}#/default/configuration")
+    page.goto(f"{full}#/default/configuration")
     expected = ("an upload, by an operator", ": by nightly by cron. applied$", ": by the program. applied$")
     expect(page.locator(".attempts li > p")).to_have_text([re.compile(text) for text in expected])
 
@@ -192,20 +134,20 @@ def test_preemption(page: Page, preempting: str) -> None:
         page.get_by_role("button", name="Plan again").click()
 
 
-def test_waiting_work(page: Page, world: World) -> None:
+def test_waiting_work(page: Page, full: str) -> None:
     """Pending requests are listed with their age, what blocks them, and why they have their place."""
-    page.goto(f"{world.address}#/default/waiting")
+    page.goto(f"{full}#/default/waiting")
     rows = page.locator(".waiting tbody tr")
-    expect(rows.locator("th .clip:first-child")).to_have_text(["wait-0", "wait-1"])
-    expect(rows.first.locator("[data-label=Age]")).to_have_text("2 min")
-    expect(rows.first.locator(".reasons li").first).to_contain_text(
+    expect(rows.locator("th .clip:first-child")).to_have_text([f"wait-{number}" for number in range(4)])
+    expect(rows.first.locator("[data-label=Age]")).to_have_text("4 min")
+    expect(rows.first.locator(".reasons li", has_text="queue root.ml")).to_contain_text(
         "queue root.ml: 2 nvidia.com/gpu requested, 16 of 16"
     )
 
     page.locator("select[name=by]").select_option("users")
     page.get_by_role("link", name=f"1 request of {HEBREW}").click()
     expect(rows.locator("th .clip:first-child")).to_have_text(["wait-1"])
-    page.goto(f"{world.address}#/default/waiting?by=order")
+    page.goto(f"{full}#/default/waiting?by=order")
     expect(rows.first.locator(".why li").first).to_contain_text("root.ml is the only one in root")
 
 
@@ -256,3 +198,54 @@ def test_families(browser: Browser, families: str, scheme: Literal["light", "dar
     buttons.first.click()
     expect(tab.locator("#view")).not_to_contain_text("gpu:a100")
     tab.close()
+
+
+def test_applications_are_found(page: Page, full: str) -> None:
+    """Applications are found by text, user, queue, state and age, and the address keeps the search."""
+    open_place(page, full, Place("applications", ready=".applications tbody tr"))
+    rows = page.locator(".applications tbody th")
+
+    def names(expected: list[str]) -> None:
+        page.wait_for_function(
+            "(expected) => JSON.stringify([...document.querySelectorAll('.applications tbody th')]"
+            ".map((e) => e.textContent.slice(0, 5))) === JSON.stringify(expected)",
+            arg=expected,
+        )
+
+    page.get_by_role("searchbox", name="User").fill("sue")
+    names(["app-0", "app-0"])
+    page.get_by_role("searchbox", name="Queue").fill("root.ml")
+    names(["app-0"])
+    assert "user=sue" in page.url
+    page.get_by_role("link", name="Show all").click()
+    page.locator("select[name=state]").select_option("accepted")
+    names(["app-3"])
+    page.locator("select[name=older_than]").select_option("86400")
+    page.get_by_text("No application matches.").wait_for()
+    page.reload()
+    page.get_by_text("No application matches.").wait_for()
+    assert rows.count() == 0
+
+
+def test_shares_and_alerts(page: Page, full: str) -> None:
+    """Shares list users and accounts; alerts list nearly full limits, overdue allocations and coming limits.
+
+    A budget that blocks a request is described in hours, like the budget itself.
+    """
+    open_place(page, full, Place("shares", ready=".shares tbody tr"))
+    users, accounts = (page.locator(".shares").nth(number).locator("tbody th") for number in range(2))
+    assert users.first.inner_text().split() == ["bob", "ops"]
+    assert accounts.all_inner_texts() == ["dev", f"dev/{'a' * 100}", "ops"]
+    open_place(page, full, Place("alerts", ready=".alerts tbody tr"))
+    limits = page.locator(".alerts").first.locator("tbody tr", has_text="queue root.ml")
+    assert limits.locator("td").last.inner_text() == "95%, 80%"
+    budget = page.locator(".alerts").first.locator("tbody tr", has_text="budget hours of sue")
+    assert budget.locator("td").first.inner_text() == "nvidia.com/gpu hours"
+    assert budget.locator(".figures").inner_text().split() == ["3.37", "of", "3", "112%"]
+    assert page.locator(".tools").inner_text().endswith("thresholds of 80%, 95%: 12 exceeded")
+    assert page.locator(".alerts").nth(1).locator("tbody tr").count() == 4
+    assert "nvidia.com/gpu 16 -> 2" in page.locator(".attempts").inner_text()
+    assert "1 limit would be exceeded" in page.locator(".attempts").inner_text()
+    open_place(page, full, Place("waiting", ready=".waiting tbody tr"))
+    reasons = page.locator(".waiting tbody tr").first.locator(".reasons li", has_text="budget")
+    assert "in root: 3.38 of 3 nvidia.com/gpu-hours used or promised; never" in reasons.inner_text()
