@@ -233,3 +233,30 @@ def test_no_truth(partition: Partition, running: Wrong, text: str) -> None:
     """What runs is told as allocations, each once."""
     with refused(partition, text, RequestError):
         partition.audit(running)
+
+
+# Nodes
+
+
+@pytest.mark.parametrize(
+    ("name", "offers", "text"),
+    [
+        ("n", memory(7), "node 'n': a node of that name is registered with other resources"),
+        ("", memory(7), "node '': a name is a text of 1 to 256 characters"),
+        ("m", memory(-1), "offers Resource(memory=-1): the amount of memory is negative"),
+        ("m", None, "offers None: expected a Resource"),
+        ("m", {"memory": 1}, "offers {'memory': 1}: expected a Resource"),
+        (
+            "m",
+            memory(2**63),
+            f"offers Resource(memory={2**63}): the amount of memory is above what a signed 64-bit integer holds",
+        ),
+    ],
+)
+def test_no_node(partition: Partition, name: str, offers: Wrong, text: str) -> None:
+    """A node that is refused does not change the size of the cluster."""
+    partition.add_node("n", memory(6))
+    with refused(partition, text):
+        partition.add_node(name, offers)
+    with refused(partition, "node 'm': there is no such node"):
+        partition.update_node("m", memory(1))
