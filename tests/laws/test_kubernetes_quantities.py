@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Final
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -93,3 +94,12 @@ def test_any_exponent_ends_quickly(text: str) -> None:
     """Exponents of any length end in an amount or in the typed error, and are never computed."""
     with suppress(QuantityError):
         assert parse_quantity(text) < TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("number", "amount"),
+    [(2, 2000), (0, 0), (-1, -1000), (0.5, 500), (0.1, 100), (1e-07, 1), (1e16, 10**19), (2.0, 2000), (-0.0, 0)],
+)
+def test_numbers(number: float, amount: int) -> None:
+    """A number without quotes is taken as it was written, not as the nearest binary fraction."""
+    assert parse_quantity(number, cpu=True) == amount

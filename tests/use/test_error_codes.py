@@ -1,30 +1,34 @@
-"""Every error has a stable code, which is also that of REST."""
+"""Every error has a stable code, which is also that of REST; that of an id in use names the property that differs."""
 
 from __future__ import annotations
 
 import inspect
 import pickle
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 
 import pytest
 
 from support.places import DOCS
-from ugm import Partition, RequestError, Resource, UgmError, UserGroup, parse_config
+from ugm import AllocationRequest, Partition, RequestError, Resource, UgmError, UserGroup, parse_config
 from ugm.errors import ERROR_CODES
 
-CONFIG = "partitions: [{queues: [{name: q}]}]"
+CONFIG = "partitions: [{queues: [{name: q}, {name: r}]}]"
+ANA = UserGroup("ana")
 ONE = Resource(vcore=1000)
 
 
 @pytest.fixture(name="partition")
 def _partition() -> Partition:
-    """Return a partition with a running and a failing application."""
+    """Return a partition with pending and held allocations, and a failing application."""
     partition = Partition(parse_config(CONFIG).partition())
-    partition.submit("app", UserGroup("ana"), "root.q")
+    partition.submit("app", ANA, "root.q", tags={"team": "x"})
     partition.allocate("app.0", "app", ONE)
-    partition.submit("bad", UserGroup("ana"), "root.q")
+    partition.request("pending", "app", ONE, priority=1)
+    partition.allocate("held", "app", ONE, duration=60)
+    for name in ("other", "bad"):
+        partition.submit(name, ANA, "root.q")
     partition.allocate("bad.0", "bad", ONE)
     partition.fail("bad")
     return partition
@@ -78,3 +82,41 @@ def test_the_page_lists_the_codes() -> None:
     listed = {code: int(status) for status, codes in lists for code in re.findall(r"`([a-z-]+)`", codes)}
 
     assert listed == {code: known.status for code, known in ERROR_CODES.items()}
+
+
+@pytest.mark.parametrize(
+    ("allocation_id", "application_id", "vcore", "more", "reason"),
+    [
+        ("pending", "app", 1000, {}, "another priority: 1 in use, 0 requested"),
+        ("pending", "app", 500, {"priority": 1}, "another usage: vcore 1 in use, vcore 500m requested"),
+        ("pending", "app", 1000, {"priority": 1, "duration": 60}, "another duration: None in use, 60 requested"),
+        ("pending", "other", 1000, {"priority": 1}, "another application_id: 'app' in use, 'other' requested"),
+        ("held", "app", 1000, {"preemptible": False, "duration": 60}, "another preemptible: True in use, False"),
+        ("held", "app", 1000, {}, "another duration: 60 in use, None requested"),
+    ],
+)
+def test_allocations(
+    partition: Partition, allocation_id: str, application_id: str, vcore: int, more: Mapping[str, object], reason: str
+) -> None:
+    """The error of an allocation id in use names the property that differs, and both values."""
+    request = AllocationRequest(allocation_id, application_id, Resource(vcore=vcore), **more)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match=reason) as caught:
+        partition.allocate_all([request])
+
+    assert caught.value.code == "id-in-use"
+
+
+@pytest.mark.parametrize(
+    ("user", "queue", "tags", "reason"),
+    [
+        ("ben", "root.q", {"team": "x"}, "another user: 'ana' in use, 'ben' requested"),
+        ("ana", "root.r", {"team": "x"}, "another queue: 'root.q' in use, 'root.r' requested"),
+        ("ana", "root.q", {}, "another tags: {'team': 'x'} in use, {} requested"),
+    ],
+)
+def test_applications(partition: Partition, user: str, queue: str, tags: dict[str, str], reason: str) -> None:
+    """The error of an application id in use names the argument that differs, and both values."""
+    with pytest.raises(RequestError) as caught:
+        partition.submit("app", UserGroup(user), queue, tags=tags)
+
+    assert reason in str(caught.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier, Thread
 
 import pytest
 
@@ -12,6 +13,7 @@ from support.partition_fixtures import BOB, SUE, Licences, config, memory
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.model import ReportingModel
 from ugm.partition import AbstractPartition, WaitingList
+from ugm.partition.ordering.waiting_list import WakeEvent
 from ugm.store import open_partition
 
 EIGHT = config("{name: a, resources: {max: {memory: 8}}}")
@@ -150,3 +152,19 @@ def test_an_application_that_ends_with_several_requests(policy: str, end: str) -
 
     assert [one.allocation_id for one in partition.wake()] == ["waits"]
     assert [head.request.allocation_id for head in partition.scheduling_pass()] == ["waits"]
+
+
+def test_no_wake_up_is_lost() -> None:
+    """A thread that begins to wait while another one sets the event is woken."""
+    for _ in range(300):
+        event, barrier = WakeEvent(), Barrier(2)
+
+        def begin(event: WakeEvent = event, barrier: Barrier = barrier) -> None:
+            barrier.wait()
+            event.set()
+
+        thread = Thread(target=begin)
+        thread.start()
+        barrier.wait()
+        assert event.wait(20)
+        thread.join()

@@ -10,9 +10,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from support.partition_fixtures import started
 from support.server_fixtures import PREFIX, STATUS, SUE, YUNIKORN, busy, client, create_partition, served
 from ugm import Resource, UserGroup, parse_config
+from ugm.partition import AbstractPartition
 
 #: Every test runs with partitions in memory, with those of a store and with clients of a service.
 pytestmark = pytest.mark.usefixtures("storage")
@@ -91,16 +91,47 @@ def test_unknown_queue() -> None:
     assert client().get(f"{PREFIX}/queue/z").json()["code"] == "path-invalid"
 
 
-def test_standings() -> None:
-    """Users and groups are sorted by their distance to a limit, and a page has the requested size."""
-    partition = busy()
-    for number in range(5):
-        started(partition, f"app-{number}", number, "root.b", UserGroup(f"user-{number}"))
-    body = client(partition).get(f"{PREFIX}/utilization/users?limit=3").json()
+def crowd() -> AbstractPartition:
+    """Return a partition in which users use different amounts, the first the least."""
+    limits = "limits: [{users: ['*'], maxresources: {vcore: 9m}}, {groups: [dev], maxresources: {vcore: 8m}}]"
+    config = parse_config(f"partitions: [{{queues: [{{name: a, {limits}}}]}}]").partition()
+    partition = create_partition(config)
+    for amount, name in enumerate(("ann", "Hannah", "bob", "eve"), 1):
+        partition.submit(name, UserGroup(name, ("dev",) if amount == 4 else ()), "root.a")
+        partition.allocate(name, name, Resource(vcore=amount))
+    partition.submit("more", UserGroup("Hannah"), "root.a")
+    partition.allocate("more", "more", Resource(vcore=0, memory=1))
+    partition.request("waits", "bob", Resource(vcore=1))
+    return partition
 
-    assert body["total"] == 6
-    assert [line["name"] for line in body["utilizations"]] == ["sue", "user-4", "user-0"]
-    assert client(partition).get(f"{PREFIX}/utilization/groups").json()["utilizations"][0]["share"] == 0.75
+
+@pytest.mark.parametrize(
+    ("query", "total", "names"),
+    [
+        ("", 4, ["eve", "bob", "Hannah", "ann"]),
+        ("?search=ANN", 2, ["Hannah", "ann"]),
+        ("?offset=1&limit=2", 4, ["bob", "Hannah"]),
+        ("?offset=1&search=ann", 2, ["ann"]),
+        ("?offset=9", 4, []),
+        ("?search=nobody", 0, []),
+        ("?sort=share", 4, ["eve", "bob", "Hannah", "ann"]),
+        ("?sort=name", 4, ["ann", "bob", "eve", "Hannah"]),
+        ("?sort=usage&resource=vcore&limit=2", 4, ["eve", "bob"]),
+        ("?sort=usage&resource=gpu", 4, ["ann", "bob", "eve", "Hannah"]),
+        ("?sort=applications", 4, ["Hannah", "ann", "bob", "eve"]),
+        ("?sort=pending", 4, ["bob", "ann", "eve", "Hannah"]),
+    ],
+)
+def test_users_are_found_sorted_and_paged(query: str, total: int, names: list[str]) -> None:
+    """The total counts all that match, whichever of them are on the page."""
+    body = client(crowd()).get(f"{PREFIX}/utilization/users{query}").json()
+    assert (body["total"], [one["name"] for one in body["utilizations"]]) == (total, names)
+
+
+def test_groups_are_listed_with_their_share() -> None:
+    """The distance of a group to its nearest limit is the used part of it."""
+    [group] = client(crowd()).get(f"{PREFIX}/utilization/groups").json()["utilizations"]
+    assert (group["name"], group["share"]) == ("dev", 0.5)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ugm import RequestError, Resource, UserGroup
-from ugm.simulation import Job, JobMapping, SwfRecord
+from ugm.simulation import Job, JobMapping, SwfRecord, read_swf
 
 KIB = 2**10
 GIB = 2**30
@@ -105,3 +106,16 @@ def test_variants() -> None:
     for variant in ("a100", "tpu:v4"):
         with pytest.raises(RequestError, match="expected family:variant with an amount per processor"):
             JobMapping(per_processor=amounts, variants={"queue2": variant})
+
+
+LINE = "1 0 10 30 {allocated} -1 -1 {requested} 3600 -1 1 6 2 -1 1 0 -1 -1\n"
+
+
+@pytest.mark.parametrize(("allocated", "requested", "cores"), [(0, 1, 1), (0, 8, 8), (-1, 4, 4), (2, 4, 2), (0, -1, 1)])
+def test_no_allocated_processors(tmp_path: Path, allocated: int, requested: int, cores: int) -> None:
+    """A job without allocated processors counts with the requested number."""
+    text = LINE.format(allocated=allocated, requested=requested)
+    log = tmp_path / "log.swf"
+    log.write_text(text)
+    (job,) = JobMapping().jobs(read_swf(log))
+    assert job.usage["vcore"] == cores * 1000
