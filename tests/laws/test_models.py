@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from support.elastic_strategies import trees
 from support.examples import examples
 from support.loopback import remote
-from support.partition_fixtures import SUE, config
+from support.partition_fixtures import SUE, Licences, config
 from support.quotatree_strategies import TREE, documents
-from ugm import Claim, Partition, Resource, Violation
+from ugm import Claim, Partition, Resource
 from ugm.elastic import AdmissionRules, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic.model import GROUP_TAG
 from ugm.model import QuotaModel
@@ -27,31 +27,15 @@ LEAF_TAG: Final = "leaf"
 NAMES: Final = ("cpu", "gpu", "memory")
 
 
-class Bundle:
+class Bundle(Licences):
     """A model that reports nothing: cpu and gpu together are limited."""
 
-    def __init__(self, most: int) -> None:
-        self.most, self.used = most, 0
+    resource: str | None = None
 
     @staticmethod
     def amount(claim: Claim) -> int:
         """Return the sum of both."""
         return claim.usage.get("cpu", 0) + claim.usage.get("gpu", 0)
-
-    def check(self, claim: Claim) -> list[Violation]:
-        """Deny a sum above the maximum."""
-        requested = self.amount(claim)
-        if not requested or self.used + requested <= self.most:
-            return []
-        return [Violation("bundle", "all", "", "", None, self.most, self.used, requested)]
-
-    def charge(self, claim: Claim) -> None:
-        """Count a claim."""
-        self.used += self.amount(claim)
-
-    def refund(self, claim: Claim) -> None:
-        """Count it no longer."""
-        self.used -= self.amount(claim)
 
 
 class Scene(NamedTuple):

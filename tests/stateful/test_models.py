@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 import ugm.testing.partition_machine as drawn
-from stateful.test_store import StoreMachine
+from stateful.test_partition import StoreMachine
 from support.examples import examples
 from support.failing_models import Fuse, ResettableFailing
 from support.partition_fixtures import BrokenError

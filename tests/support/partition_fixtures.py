@@ -19,6 +19,7 @@ __all__ = [
     "SUE",
     "BrokenError",
     "Licences",
+    "Seats",
     "changing_nothing",
     "config",
     "in_every_state",
@@ -121,22 +122,41 @@ def refused(partition: AbstractPartition, text: str, kind: type[UgmError] = UgmE
 class Licences:
     """The simplest quota model: a total number of licences, one for each unit of ``licence``."""
 
+    #: The resource that denials name.
+    resource: str | None = "licence"
+
     def __init__(self, limit: int) -> None:
         self.limit, self.used = limit, 0
 
+    @staticmethod
+    def amount(claim: Claim) -> int:
+        """Return the licences of a claim."""
+        return claim.usage.get("licence", 0)
+
     def check(self, claim: Claim) -> list[Violation]:
         """Deny more than there are."""
-        requested = claim.usage.get("licence", 0)
+        requested = self.amount(claim)
         short = requested > 0 and self.used + requested > self.limit
-        return [Violation("licence", "solver", "", "", "licence", self.limit, self.used, requested)] if short else []
+        return (
+            [Violation("licence", "solver", "", "", self.resource, self.limit, self.used, requested)] if short else []
+        )
 
     def charge(self, claim: Claim) -> None:
         """Take them."""
-        self.used += claim.usage.get("licence", 0)
+        self.used += self.amount(claim)
 
     def refund(self, claim: Claim) -> None:
         """Give them back."""
-        self.used -= claim.usage.get("licence", 0)
+        self.used -= self.amount(claim)
+
+
+class Seats(Licences):
+    """As many allocations as there are licences."""
+
+    @staticmethod
+    def amount(_: Claim) -> int:
+        """Return 1."""
+        return 1
 
 
 class BrokenError(RuntimeError):

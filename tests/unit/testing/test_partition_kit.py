@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from support.partition_machines import Licences
+from support.partition_fixtures import Seats
 from ugm import AllocationRequest, Claim, Decision, Violation
 from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
@@ -19,7 +19,7 @@ from ugm.testing import PartitionMachine
 FIND = settings(max_examples=100, stateful_step_count=30, deadline=None, database=None, phases=[Phase.generate])
 
 
-class Forgetful(Licences):
+class Forgetful(Seats):
     """Forgets to give back what was charged with a priority."""
 
     def refund(self, claim: Claim) -> None:
@@ -28,12 +28,12 @@ class Forgetful(Licences):
             super().refund(claim)
 
 
-class Lost(Licences):
+class Lost(Seats):
     """Raises where it has to agree."""
 
     def charge(self, claim: Claim) -> None:
         """Take one, up to the third."""
-        if self.taken == 2:
+        if self.used == 2:
             raise OverflowError
         super().charge(claim)
 
