@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from click.testing import CliRunner
 
+from support.commands import run
 from support.places import DOCS, EXAMPLES
-from ugm.cli.commands import ugm
 
 PAGE: Final = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
 RECORDED: Final = re.findall(r"```console\n\$ ugm ([^\n]*)\n(.*?)```", PAGE, re.DOTALL)
@@ -38,6 +37,6 @@ def test_recorded_output(arguments: str, recorded: str, tmp_path: Path) -> None:
     for name, text in re.findall(r"File `([a-z.]+)`:\n\n```yaml\n(.*?)```", PAGE, re.DOTALL):
         (tmp_path / name).write_text(text, encoding="utf-8")
     with contextlib.chdir(tmp_path):
-        printed = CliRunner(env={"COLUMNS": "80"}).invoke(ugm, arguments.split()).output
+        printed = run(*arguments.split(), columns=80).output
 
     assert words(printed) == words(recorded)

@@ -17,12 +17,11 @@ from typing import Final, NamedTuple
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from support import doc_examples
+from support.commands import run
 from support.places import DOCS, EXAMPLES, ROOT
 from ugm import Resource, UserGroup, parse_config
-from ugm.cli.commands import ugm
 from ugm.store import open_partition
 
 PAGES: Final = sorted([ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("*/*.md")])
@@ -151,7 +150,7 @@ def test_commands(block: Block, command: str, folder: Path) -> None:
     program, *arguments = command.split()
     if program == "ugm":
         with contextlib.chdir(folder):
-            result = CliRunner().invoke(ugm, arguments)
+            result = run(*arguments)
         assert result.exit_code == 0, result.output
     elif program == "python":
         assert (ROOT / arguments[0]).is_file()

@@ -6,10 +6,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+from support.commands import run
 from ugm import ConfigError, load_config, parse_config
-from ugm.cli.commands import ugm
 
 PLAIN = """\
 partitions:
@@ -43,7 +42,7 @@ def test_configuration_inside_of_another_file(kind: str, tmp_path: Path) -> None
     file = tmp_path / "file.yaml"
     file.write_text(wrapped(kind, "8"))
     assert load_config(file) == parse_config(PLAIN.replace("AMOUNT", "8"))
-    assert CliRunner().invoke(ugm, ["validate", str(file)]).exit_code == 0
+    assert run("validate", file).exit_code == 0
 
 
 @pytest.mark.parametrize("kind", WRAPPERS)
@@ -93,5 +92,5 @@ def test_error_shows_the_line_and_the_place(tmp_path: Path) -> None:
         load_config(file)
     expected = f"          max: {{vcore: x1}}\n{' ' * 23}^"
     assert str(caught.value).split("\n", 1)[1] == expected
-    assert expected in CliRunner().invoke(ugm, ["validate", str(file)]).stdout
+    assert expected in run("validate", file).stdout
     assert "\n" not in str(caught.value.problems[0])

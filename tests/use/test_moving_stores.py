@@ -6,13 +6,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from click.testing import CliRunner
 
+from support.commands import run
 from support.partition_fixtures import SUE, config, memory
 from support.postgres import Server, server_here, shared_server  # noqa: F401 - a fixture
 from support.random_changes import CONFIGS, Actor, state_of
 from ugm import RequestError
-from ugm.cli.commands import ugm
 from ugm.store import PostgresLocation, StoredPartition, copy_store, open_partition, usage_of
 from ugm.store.reader import StoreLocation
 
@@ -66,9 +65,9 @@ def test_the_command(tmp_path: Path, shared_server: Server) -> None:  # noqa: F8
     with psycopg.connect(shared_server.conninfo, autocommit=True) as connection:
         connection.execute("CREATE DATABASE moved")
         url = f"postgresql://ugm@127.0.0.1:{shared_server.port}/moved"
-    copied = CliRunner().invoke(ugm, ["store", "backup", str(tmp_path / "file"), url])
+    copied = run("store", "backup", tmp_path / "file", url)
     assert copied.exit_code == 0, copied.output
     with open_partition(url) as partition:
         assert partition.allocation("a") is not None
-    again = CliRunner().invoke(ugm, ["store", "backup", str(tmp_path / "file"), url])
+    again = run("store", "backup", tmp_path / "file", url)
     assert again.exit_code == 1

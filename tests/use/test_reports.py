@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from starlette.testclient import TestClient
 
+from support.commands import run
 from ugm import Partition, Resource, UserGroup, parse_config
-from ugm.cli.commands import ugm
 from ugm.server import create_app
 from ugm.store import open_partition, usage_of
 
@@ -78,5 +77,5 @@ def test_usage_over_time_of_a_queue(tmp_path: Path) -> None:
         rows = usage_of(tmp_path / "store", "user", queue="root.x", clock=lambda: now)
     assert {row.name: row.amounts["gpu"] // 3_600_000 for row in rows} == {"ana": 3, "ben": 4}
     options = ["--by", "user", "--queue", "root.y", "--until", "2026-11-23T13:00", "--csv"]
-    printed = CliRunner().invoke(ugm, ["usage", str(tmp_path / "store"), *options]).stdout
+    printed = run("usage", tmp_path / "store", *options).stdout
     assert [row["name"] for row in csv.DictReader(StringIO(printed))] == ["ana"]

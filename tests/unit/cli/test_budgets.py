@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner
-
+from support.commands import run
 from ugm import Resource, UserGroup
-from ugm.cli.commands import ugm
 from ugm.configuration import BudgetConfig, Extensions, PartitionConfig, QueueConfig
 from ugm.store import StoredPartition, open_partition
 
@@ -27,7 +25,7 @@ CONFIG = PartitionConfig(
 
 def budgets(*arguments: str) -> str:
     """Return what the command prints."""
-    result = CliRunner(env={"COLUMNS": "160"}).invoke(ugm, ["budgets", *arguments], catch_exceptions=False)
+    result = run("budgets", *arguments)
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -79,7 +77,7 @@ def test_explain_with_a_duration(tmp_path: Path) -> None:
         "partitions: [{queues: [{name: a}], ugm: {budgets: [{name: lab, amounts: {gpu: 2}, unit: hour}]}}]", "utf-8"
     )
     arguments = ["explain", str(path), "--user", "ana", "--queue", "root.a", "--usage", "gpu=2"]
-    outputs = {seconds: CliRunner().invoke(ugm, [*arguments, *seconds]) for seconds in ((), ("--duration", "3600"))}
+    outputs = {seconds: run(*arguments, *seconds) for seconds in ((), ("--duration", "3600"))}
 
     assert [(one.exit_code, "without a promised duration" in one.stdout) for one in outputs.values()] == [
         (3, True),

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from support.commands import run
 from ugm import cli
 from ugm.cli import commands
 
@@ -39,11 +40,6 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("limits.yaml").write_text(CONFIG)
     Path("jobs.swf").write_text(WORKLOAD)
     return tmp_path
-
-
-def run(*arguments: str) -> Result:
-    """Run the command as a user would."""
-    return CliRunner().invoke(commands.ugm, arguments)
 
 
 def simulate(*options: str) -> Result:
@@ -226,10 +222,9 @@ def test_validate_json() -> None:
 
 def test_validate_standard_input() -> None:
     """A file called - is the standard input; its problems name it, whatever is wrong with the text."""
-    runner = CliRunner()
-    good = runner.invoke(commands.ugm, ["validate", "-"], input=CONFIG)
-    bad = runner.invoke(commands.ugm, ["validate", "-"], input=CONFIG.replace(": 1", ": one"))
-    binary = runner.invoke(commands.ugm, ["validate", "-"], input=b"partitions: \xff")
+    good, bad, binary = (
+        run("validate", "-", text=text) for text in (CONFIG, CONFIG.replace(": 1", ": one"), b"partitions: \xff")
+    )
 
     assert (good.exit_code, good.stdout) == (0, "")
     assert bad.exit_code == 1

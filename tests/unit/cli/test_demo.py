@@ -11,11 +11,10 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from click.testing import CliRunner
 
+from support.commands import run
 from support.service_fixtures import eventually
 from ugm.cli import demo
-from ugm.cli.commands import ugm
 
 
 @pytest.mark.ci
@@ -25,9 +24,9 @@ def test_demo_is_alive() -> None:
     program = "from ugm.cli import demo, main; demo.START //= 4; main()"
     command = [sys.executable, "-c", program, "demo", "--port", "0", "--speed", "5000"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:  # noqa: S603 - it is ours
-        assert run.stdout is not None
-        address = run.stdout.readline().removeprefix("serving at ").strip()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - it is ours
+        assert process.stdout is not None
+        address = process.stdout.readline().removeprefix("serving at ").strip()
 
         def seen() -> Any:  # noqa: ANN401 - JSON
             with urlopen(f"{address}/api/v1/partition/default/history") as answer:  # noqa: S310 - it is ours
@@ -35,8 +34,8 @@ def test_demo_is_alive() -> None:
 
         first = seen()
         eventually(lambda: seen()["newest"] != first["newest"], 60)
-        run.send_signal(signal.SIGINT)
-    assert run.returncode == 0
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 0
     assert {"allocated", "denied", "released", "submitted"} <= first["counts"].keys()
 
 
@@ -52,6 +51,6 @@ def test_demo_keeps_its_books() -> None:
 def test_address_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     """An address that cannot be had is told before anything is played."""
     monkeypatch.setattr(demo, "create_demo", lambda: pytest.fail("it was played"))
-    answer = CliRunner().invoke(ugm, ["demo", "--host", "192.0.2.1"])
+    answer = run("demo", "--host", "192.0.2.1")
     assert answer.exit_code == 1
     assert answer.stderr.startswith("cannot listen on 192.0.2.1 port 8080: ")

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import click
 import pytest
-from click.testing import CliRunner
 
+from support.commands import run
 from ugm import Resource, UserGroup
 from ugm.cli.commands import ugm
 from ugm.configuration import BudgetConfig, Extensions, PartitionConfig, QueueConfig
@@ -85,7 +85,7 @@ def json_outputs(tmp_path: Path) -> Iterator[tuple[str, Any]]:
         (f"diff - {config}", CONFIG.replace("8", "9")),
         ("validate -", CONFIG),
     ):
-        result = CliRunner().invoke(ugm, [*line.split(), "--json"], input=text, catch_exceptions=False)
+        result = run(*line.split(), "--json", text=text)
         yield line, json.loads(result.stdout)
 
 

@@ -14,19 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
+from support.commands import run
+from support.places import EXAMPLES
 from support.server_fixtures import CONFIG, DECIDE_SECRET, SECRET, busy, running, served
 from ugm import Resource
-from ugm.cli import commands
 from ugm.cli.options import server_url
 
+#: A configuration that declares quota models.
+MODELS = str(EXAMPLES / "models.yaml")
 SERVER = "import sys; from ugm.cli import main; main()"
-
-
-def run(*arguments: str) -> Result:
-    """Run the command as a user would."""
-    return CliRunner(env={"COLUMNS": "100"}).invoke(commands.ugm, arguments)
 
 
 def words(line: str) -> list[str]:
@@ -73,6 +70,19 @@ def test_explain_a_configuration(file: Path) -> None:
 
     assert result.exit_code == 3
     assert "never more than 10 allowed (limit for '*')" in result.stdout
+
+
+def test_explain_with_models() -> None:
+    """An explanation has the limits of the models; a tag selects the elastic group."""
+    options = ("explain", MODELS, "--user", "ana", "--queue", "root.web", "--usage", "vcore=20", "--json")
+    plain, tagged, unknown = (
+        json.loads(run(*options, *tags).stdout) for tags in ((), ("--tag", "team=speech"), ("--tag", "team=none"))
+    )
+
+    assert [answer["allowed"] for answer in (plain, tagged, unknown)] == [True, True, False]
+    assert [limit["name"] for limit in plain["limits"]] == ["ana", "operations", "web", "company"]
+    assert [limit["name"] for limit in tagged["limits"]] == ["ana", "speech", "web", "company"]
+    assert "'none'" in unknown["text"]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from ugm.cli import commands
+from support.commands import run
 
 CONFIG = """\
 partitions:
@@ -34,10 +34,9 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("jobs.swf").write_text(WORKLOAD)
 
 
-def simulate(*options: str, columns: int = 140) -> Result:
-    """Run the replay of the two jobs in a terminal of some width."""
-    command = ["simulate", "jobs.swf", "--config", "budgets.yaml", "--per-processor", "memory=0", *options]
-    return CliRunner().invoke(commands.ugm, command, env={"COLUMNS": str(columns)})
+def simulate(*options: str) -> Result:
+    """Run the replay of the two jobs."""
+    return run("simulate", "jobs.swf", "--config", "budgets.yaml", "--per-processor", "memory=0", *options)
 
 
 def test_terminal() -> None:

@@ -7,11 +7,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
+from support.commands import run
 from support.partition_fixtures import BOB, SUE, config, memory
 from ugm import Resource
-from ugm.cli import commands
 from ugm.store import open_partition
 
 #: 2026-10-31T22:00 in UTC.
@@ -35,11 +34,6 @@ def _file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         partition.request("z", "app", memory(1))
     monkeypatch.chdir(tmp_path)
     return Path("quota")
-
-
-def run(*arguments: object) -> Result:
-    """Run the command as a user would."""
-    return CliRunner().invoke(commands.ugm, list(map(str, arguments)))
 
 
 def test_verify(file: Path) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from time import sleep
-from typing import Final
+from time import time
+from typing import Final, TypeVar
 
 import pytest
-from click.testing import CliRunner, Result
 
+from support.clocks import Clock
+from support.commands import run
 from support.partition_fixtures import BOB, SUE, config, memory
 from support.server_fixtures import PREFIX, client, create_partition, running, served
-from ugm import parse_config
-from ugm.cli import commands
+from ugm import Partition, parse_config
 from ugm.partition import AbstractPartition
-from ugm.store import open_partition
+from ugm.store import StoredPartition, open_partition
 
 
 def fill(partition: AbstractPartition) -> None:
@@ -23,11 +25,6 @@ def fill(partition: AbstractPartition) -> None:
     for name, priority in (("x", 0), ("y", 5)):
         partition.submit(name, SUE, "root.a")
         partition.request(f"{name}.0", name, memory(3), priority=priority)
-
-
-def run(*arguments: str) -> Result:
-    """Run the command as a user would."""
-    return CliRunner(env={"COLUMNS": "200"}).invoke(commands.ugm, arguments)
 
 
 def test_command_with_a_store(tmp_path: Path) -> None:
@@ -92,6 +89,8 @@ def test_groups_in_the_command(tmp_path: Path) -> None:
         assert run("order", str(tmp_path / "store"), "--tree", "elastic groups", "--json").stdout == found.stdout
 
 
+#: A kind of partition.
+_Kind = TypeVar("_Kind", Partition, StoredPartition)
 SHARES: Final = """
 partitions:
 - queues: [{name: a, properties: {application.sort.policy: share}}]
@@ -99,21 +98,22 @@ partitions:
 """
 
 
-def fill_shared(partition: AbstractPartition) -> None:
-    """Let one user have used something, and both wait."""
+def filled_shared(create: Callable[..., _Kind]) -> _Kind:
+    """Return a partition in which one user has used something, and both wait."""
+    clock = Clock(time() - 2)
+    partition = create(parse_config(SHARES).partition(), clock=clock)
     for user in (SUE, BOB):
         partition.submit(user.name, user, "root.a")
     partition.allocate("sue.0", "sue", memory(3))
-    sleep(1.1)
+    clock.now += 2
     for name in ("sue", "bob"):
         partition.request(f"{name}.1", name, memory(1))
+    return partition
 
 
-@pytest.mark.usefixtures("storage")
 def test_shares_over_rest() -> None:
     """The server lists the users by their shares, and explains the order of two of them."""
-    partition = create_partition(parse_config(SHARES).partition())
-    fill_shared(partition)
+    partition = filled_shared(Partition)
     found = client(partition).get(f"{PREFIX}/shares", params={"first": "sue", "second": "bob"}).json()
 
     assert [(one["path"], one["place"], one["rank"], one["level"]) for one in found["users"]] == [
@@ -131,8 +131,7 @@ def test_shares_over_rest() -> None:
 def test_explained_shares_of_a_store(tmp_path: Path) -> None:
     """The command reads the shares and the past usage from a store, and explains the order of two users."""
     path = tmp_path / "store"
-    with open_partition(path, parse_config(SHARES).partition()) as partition:
-        fill_shared(partition)
+    with filled_shared(partial(open_partition, path)):
         found = json.loads(run("order", str(path), "--explain", "bob", "lab/sue", "--json").stdout)
         text = run("order", str(path), "--explain", "bob", "sue").stdout
 

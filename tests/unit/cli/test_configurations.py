@@ -1,4 +1,4 @@
-"""The command ``ugm diff``: what it prints, and with which exit status."""
+"""The commands that compare configurations and export them: what they print, and with which exit status."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from ugm.cli import commands
+from support.commands import run
+from support.places import EXAMPLES
+from ugm import parse_config
 
 OLD = """\
 partitions:
@@ -53,7 +55,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def diff(*arguments: str) -> Result:
     """Compare, as a user would."""
-    return CliRunner().invoke(commands.ugm, ("diff", *arguments))
+    return run("diff", *arguments)
 
 
 def lines(result: Result) -> list[str]:
@@ -86,3 +88,41 @@ def test_json() -> None:
     [risk] = default["risks"]
     assert (risk["name"], risk["before"], risk["after"], risk["used"]) == ("sue", 3, 2, None)
     assert gpu["risks"] == []
+
+
+def test_groups_in_included_files(tmp_path: Path) -> None:
+    """Differences include those of groups in included files."""
+    for name in ("models.yaml", "model-teams.yaml", "model-departments.json"):
+        text = (EXAMPLES / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(text.replace("min: {cpu: 40", "min: {cpu: 30"), encoding="utf-8")
+
+    result = diff(str(EXAMPLES / "models.yaml"), str(tmp_path / "models.yaml"), "--json")
+
+    assert result.exit_code == 1
+    [partition] = json.loads(result.stdout)["partitions"]
+    assert [(one["kind"], one["name"]) for one in partition["models"]] == [("elastic group", "vision")]
+    assert "elastic group 'vision'" in diff(str(EXAMPLES / "models.yaml"), str(tmp_path / "models.yaml")).stdout
+
+
+TEXT = "partitions: [{ugm: {names: any}, queues: [{name: a}], limits: [{users: [ana, 8-x], maxapplications: 2}]}]"
+
+
+def test_export(tmp_path: Path) -> None:
+    """The output is a file for the peer; what it lacks is listed in comments, on the standard error or in JSON."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(TEXT)
+    result = run("export", file)
+    path, message = (
+        "partitions[0].limits[0].users[1]",
+        "user '8-x' is left out: Apache YuniKorn does not accept the name",
+    )
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"# {path}: {message}\npartitions:\n")
+    assert result.stderr == f"{file}: {path}: {message}\n"
+    assert parse_config(result.stdout).partition().limits[0].users == ("ana",)
+    assert "ugm" not in result.stdout
+    said = json.loads(run("export", file, "--json").stdout)
+    assert said["file"] == str(file)
+    assert parse_config(said["yaml"]).partition().name == "default"
+    assert said["left_out"] == [{"path": path, "message": message}]
