@@ -62,7 +62,18 @@ partitions:
 """
 
 
-@pytest.mark.parametrize(("text", "model"), [(ELASTIC, "the elastic groups"), (TREE, "the quota tree 'company'")])
+DEFAULT = TREE.replace("groupby", "defaultgroup: ml\n      groupby")
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        (ELASTIC, "the elastic groups"),
+        (TREE, "the quota tree 'company'"),
+        # The default is for queues that no source maps, and not for those that are mapped to a missing group.
+        (DEFAULT, "the quota tree 'company'"),
+    ],
+)
 def test_queues_without_a_group(text: str, model: str) -> None:
     """A queue that no source maps to a group denies every request, which is a warning at the queue and in a plan."""
     (warning,) = parse_config(text.replace("NEW", "speech")).warnings
@@ -74,3 +85,8 @@ def test_queues_without_a_group(text: str, model: str) -> None:
     assert plan.warnings == (warning.message,)
     assert warning.message in str(plan)
     assert plan.to_dict()["warnings"] == [warning.message]
+
+
+def test_queues_with_a_default_group() -> None:
+    """A queue that no source maps belongs to the default group, without a warning."""
+    assert not parse_config(DEFAULT.replace("queue}", "queue, names: {root.ml: ml}}")).warnings

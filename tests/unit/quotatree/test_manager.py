@@ -16,6 +16,8 @@ from ugm.quotatree import ConsumerInfo, Mode, QuotaManager, TreeCache, TreeReque
 @pytest.fixture(name="scene")
 def _scene() -> Scene:
     scene = Scene(PAIR, PAIR, forest="F")
+    scene.manager.add_forest("E")
+    scene.manager.add_consumer(ConsumerInfo("lost"))
     scene.know("known", "A")
     scene.ask("held", "A")
     return scene
@@ -37,6 +39,9 @@ MISUSE: dict[str, tuple[Callable[[QuotaManager], object], str]] = {
         lambda m: m.undo_allocate_forest("F", "known"),
         "consumer_id 'known': the last change of forest 'F' was not a try of this consumer",
     ),
+    "no-entry": (lambda m: m.allocate("T", "lost"), "consumer_id 'lost': the consumer has no entry for tree 'T'"),
+    "forest-gone": (lambda m: list(map(m.delete_forest, ["F"] * 2)), "forest_name 'F': there is no such forest"),
+    "forest-other": (lambda m: m.add_tree_to_forest("E", "T"), "tree_name 'T': the tree belongs to forest 'F'"),
     "in-use": (lambda m: m.delete_tree("T"), "tree_name 'T': consumers are allocated on it"),
     "tree-taken": (lambda m: m.add_tree_by_name("T"), "tree_name 'T': a tree of this name already exists"),
     "tree-unnamed": (lambda m: m.add_tree_by_name(""), "tree_name '': a name is a text of 1 to 256 characters"),
@@ -64,6 +69,32 @@ def test_misuse(scene: Scene, name: str) -> None:
 
     assert str(caught.value) == result
     assert [scene.manager.view(tree) for tree in scene.trees] == before
+
+
+def test_names(scene: Scene) -> None:
+    """Consumers, trees and forests are listed by name."""
+    manager = scene.manager
+
+    assert manager.add_tree_by_name("S") == "S"
+    assert manager.get_all_consumer_ids() == ("held", "known", "lost")
+    assert manager.get_tree_names() == ("S", "T", "T1")
+    assert manager.get_forest_names() == ("E", "F")
+    assert manager.get_forest_tree_names() == {"E": (), "F": ("T", "T1")}
+
+
+def test_cache() -> None:
+    """A cache takes the name, the resources and the nodes of documents, until it is cleared."""
+    cache = TreeCache()
+    for tree in (document(PAIR, "N") | {"spec": {"resourceNames": ["gpu", "cpu"]}}, document({"R": ("nil", 4)}, "M")):
+        cache.from_struct(tree)
+    cache.rename_node("R", "S")
+    cache.delete_resource_name("gpu")
+    shown = cache.get_tree_name(), cache.get_resource_names(), cache.get_node_names(), cache.get_renamed_node("R")
+    assert shown == ("M", ("cpu",), ("S",), "S")
+
+    cache.clear()
+    assert (cache.get_tree_name(), cache.get_resource_names(), cache.get_node_names()) == ("", (), ())
+    assert cache.get_renamed_node("R") == cache.get_renamed_node("S") == ""
 
 
 def test_try_in_maintenance(scene: Scene) -> None:
@@ -98,7 +129,7 @@ def test_try_in_maintenance(scene: Scene) -> None:
 )
 def test_arguments_of_the_wrong_kind(wrong: Callable[[], Any]) -> None:
     """Arguments of the wrong type are refused."""
-    with pytest.raises(RequestError):
+    with pytest.raises(RequestError, match=r"^(lock|names?|tree_name|trees) .*: (a name is|expected) "):
         wrong()
 
 
@@ -174,12 +205,38 @@ def test_a_consumer_that_one_tree_cannot_hold_leaves_all(scene: Scene) -> None:
     assert [scene.held(tree) for tree in scene.trees] == [{"A": ["held"]}, {}]
 
 
-def test_an_interruption_changes_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request that an exception interrupts in the second tree of a forest leaves both trees as they were."""
+def test_a_victim_makes_room_in_the_next_tree() -> None:
+    """A consumer that is preempted in one tree has left the next one, in which it could not be preempted."""
+    scene = Scene(PAIR, PAIR, forest="F")
+    entries = [TreeRequest(name, "A", Resource(cpu=4), unpreemptable=name == "T1") for name in scene.trees]
+    scene.manager.add_consumer(ConsumerInfo("low", entries))
+    scene.know("high", "B", 2, priority=1)
+
+    assert scene.manager.allocate_forest("F", "low")
+    assert scene.manager.allocate_forest("F", "high").preempted == ("low",)
+
+
+def test_victims_of_two_walks() -> None:
+    """What the first victims free counts when the root, which is over its quota, needs another victim."""
+    scene = Scene({"R": ("nil", 3), "H!": ("R", 2), "L": ("H", 1), "X": ("R", 1)})
+    for name in ("first", "second"):
+        scene.ask(name, "L")
+    scene.manager.set_mode(Mode.MAINTENANCE)
+    scene.ask("over", "X", 2)
+    scene.manager.set_mode(Mode.NORMAL)
+
+    assert scene.ask("urgent", "L", priority=1).preempted == ("second", "first")
+
+
+@pytest.mark.parametrize("change", ["allocate", "undo"])
+def test_an_interruption_changes_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """A request, or its undo, that an exception interrupts in the second tree of a forest leaves both as before."""
     before = [scene.manager.view(tree) for tree in scene.trees]
-    monkeypatch.setattr(scene.manager._registry.trees["T1"].tree, "allocate", None)
+    if change == "undo":
+        scene.manager.try_allocate_forest("F", "known")
+    monkeypatch.setattr(scene.manager._registry.trees["T1"].tree, change, None)
     with pytest.raises(TypeError):
-        scene.manager.allocate_forest("F", "known")
+        getattr(scene.manager, f"{change}_forest".replace("undo", "undo_allocate"))("F", "known")
 
     assert [scene.manager.view(tree) for tree in scene.trees] == before
 
@@ -189,6 +246,14 @@ def test_a_negative_request_frees(scene: Scene) -> None:
     tree = document(PAIR, "more")
     tree["spec"]["resourceNames"] = ["cpu", "gpu"]
     scene.manager.add_tree_from_struct(tree)
-    for name, amount in (("gives", -2), ("takes", 2)):
-        scene.manager.add_consumer(ConsumerInfo(name, [TreeRequest("more", "A", Resource(gpu=amount))]))
+    for name, amounts in (
+        ("gives", {"cpu": -2, "gpu": -2}),
+        ("takes", {"gpu": 2}),
+        ("full", {"cpu": 4}),
+        ("both", {"cpu": 1, "gpu": -1}),
+    ):
+        scene.manager.add_consumer(ConsumerInfo(name, [TreeRequest("more", "A", Resource(amounts))]))
         assert scene.manager.allocate("more", name)
+    assert scene.held("more") == {"R": ["both"], "A": ["gives", "takes", "full"]}
+    scene.manager.deallocate("more", "full")
+    assert scene.held("more") == {"A": ["gives", "takes", "both"]}

@@ -146,3 +146,33 @@ def test_differences_from_the_ledger() -> None:
     (found,) = model.verify({"a1": claim(1, "A", 2)}, {})
     assert found.startswith("allocation 'a1' is charged with [Resource(cpu=1")
     assert model.verify({}, {}) == ["allocation 'a1' is charged, but not in the ledger"]
+
+
+def test_loaded_claims() -> None:
+    """Claims that are charged after `load` are held where they were; one without a group or a node is refused."""
+    manager = manager_of("T")
+    model = TreeModel(manager, "T", group_of)
+    for node, loaded, problem in (
+        ("A", "free", "claim 'a1': the claim has no group"),
+        ("gone", "A", "node 'gone': tree 'T' has no such node"),
+    ):
+        model.load({"homes": {"T": [("a1", node)]}})
+        with pytest.raises(RequestError) as caught:
+            model.charge(claim(1, loaded))
+        assert str(caught.value) == problem
+    model.load({"homes": {"T": [("a1", "R")]}})
+    model.charge(claim(1, "A"))
+
+    assert manager.view("T").consumers["a1"].node == "R"
+
+
+def test_refund_after_another_change() -> None:
+    """A claim is released, not undone, if the trees have changed since it was charged."""
+    manager = manager_of("T")
+    model, other = TreeModel(manager, "T", group_of), TreeModel(manager, "T", group_of)
+    model.charge(claim(1, "A", 3))
+    other.charge(claim(2, "B"))
+    model.refund(claim(1, "A", 3))
+
+    assert set(manager.view("T").consumers) == {"a2"}
+    assert model.verify({}, {}) == []
