@@ -113,6 +113,11 @@ def test_other_arguments(quota: ElasticQuota) -> None:
     )
     assert refused(ElasticQuota, WRONG) == "tree {'cpu': 1}: expected an ElasticTree"
     assert refused(ElasticModel, WRONG) == "quota {'cpu': 1}: expected an ElasticQuota"
+    assert refused(lambda: ElasticModel(quota, unrestricted=WRONG)) == "unrestricted {'cpu': 1}: expected True or False"
+    for change in (tree.change_request, tree.change_used):
+        change("a", POD.usage)
+        assert refused(ElasticQuota, tree) == f"tree {tree!r}: expected a tree without requests and usage"
+        change("a", Resource(cpu=-1))
 
 
 def test_functions(quota: ElasticQuota) -> None:

@@ -146,6 +146,9 @@ def test_differences_from_the_ledger(model: ElasticModel) -> None:
 
 def test_reset_keeps_everything_else(model: ElasticModel) -> None:
     """After a reset no claim is charged or expected; groups, other pods and earlier requests stay."""
+    for count, uncount in ((model.charge, model.refund), (model.add_pending, model.remove_pending)):
+        count(claim("daemon"))
+        uncount(claim("daemon"))
     model.quota.adopt(Pod("daemon", Resource(cpu=3), "a"))
     model.charge(claim("x"))
     model.add_pending(claim("y", 20))
@@ -157,6 +160,15 @@ def test_reset_keeps_everything_else(model: ElasticModel) -> None:
     model.refund(claim("y"))
     model.reset()
     assert model.quota.tree.request("a") == Resource(cpu=3)
+
+
+def test_a_query_that_is_interrupted(model: ElasticModel) -> None:
+    """Pods that are left out for a query count again after an exception."""
+    model.charge(claim("x"))
+    with pytest.raises(ZeroDivisionError):
+        model.quota.if_forgotten(("x",), lambda: 1 // 0)
+
+    assert model.quota.tree.request("a") == model.quota.tree.used("a") == Resource(cpu=10)
 
 
 def test_a_failure_changes_nothing(model: ElasticModel) -> None:
