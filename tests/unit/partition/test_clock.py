@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from support.clocks import Clock
-from support.partition_fixtures import SUE, memory
+from support.partition_fixtures import SUE, Licences, memory
 from ugm import Partition, RequestError, parse_config
 from ugm.decision import Violation
-from ugm.model import Claim, TimedModel
+from ugm.model import Claim, QuotaModel, TimedModel
 from ugm.partition.rows import MAX_DURATION
 
 CONFIG = parse_config("partitions: [{name: default, queues: [{name: a, resources: {max: {memory: 100}}}]}]").partition()
@@ -117,9 +117,10 @@ def test_a_model_gets_the_time_first_and_once_in_each_call(clock: CountingClock)
         assert [name for name, _ in model.calls].count("at") == clock.readings == 1
 
 
-def test_a_model_that_is_replaced_gets_the_time(clock: CountingClock) -> None:
+@pytest.mark.parametrize("old", [Curfew(2000), Licences(9)])
+def test_a_model_that_is_replaced_gets_the_time(clock: CountingClock, old: QuotaModel) -> None:
     """The new model gets the time before it is charged."""
-    old, new = Curfew(2000), Curfew(2000)
+    new = Curfew(2000)
     partition = with_application(Partition(CONFIG, models=[old], clock=clock))
     partition.allocate("1", "app", memory(1), duration=60)
     clock.now = 1001
@@ -135,9 +136,10 @@ def test_a_model_that_raises_at_a_time_is_reset(clock: CountingClock) -> None:
         raises = False
 
         def at(self, now: int) -> None:
-            """Note the time, and raise an error."""
+            """Note the time, and raise an error once."""
             super().at(now)
             if self.raises:
+                self.raises = False
                 raise ZeroDivisionError
 
     model = Raising(2000)
@@ -146,8 +148,7 @@ def test_a_model_that_raises_at_a_time_is_reset(clock: CountingClock) -> None:
     model.raises = True
     with pytest.raises(ZeroDivisionError):
         partition.release("1")
-    model.raises = False
-    model.calls.clear()
     partition.verify()
     assert partition.allocation_ids() == ("1",)
     assert partition.release("1")
+    assert ("reset", None) in model.calls

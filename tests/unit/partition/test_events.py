@@ -125,6 +125,21 @@ def test_a_follower_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture)
     assert f"subscriber {fails!r} failed on 1 events from number 1 on" in caplog.text
 
 
+def test_a_follower_that_changes_the_partition() -> None:
+    """The events that a follower causes come to all followers after it has returned."""
+    came: list[int] = []
+
+    def follow(first: int, _: tuple[Event, ...]) -> None:
+        if first == 1:
+            partition.add_node("b", ONE)
+            assert came == []
+
+    partition = Partition(subscribers=[follow, lambda first, _: came.append(first)])
+    partition.add_node("a", ONE)
+
+    assert came == [1, 2]
+
+
 def test_numbers_are_without_gaps_between_threads() -> None:
     """Whatever threads do at once, every event has its own number, and none is left out."""
     numbers: list[int] = []
