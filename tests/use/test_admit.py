@@ -70,6 +70,18 @@ def test_a_denial_leaves_nothing(
     partition.verify()
 
 
+def test_a_denial_restores_the_quota(partition: AbstractPartition) -> None:
+    """After a denial the maximum of the queue is that of the application before."""
+    tags, quota = {"namespace": "n"}, Resource(vcore=3000)
+    assert partition.admit("a", ANA, "", [("a.0", ONE)], tags=tags, quota=quota)
+    with changing_nothing(partition):
+        assert not partition.admit("b", ANA, "", [("b.0", quota)], tags=tags, quota=Resource(vcore=2000))
+
+    assert partition.allocate("a.1", "a", Resource(vcore=2000))
+    assert not partition.allocate("a.2", "a", Resource(vcore=1))
+    partition.verify()
+
+
 @pytest.mark.parametrize(
     ("call", "difference"),
     [

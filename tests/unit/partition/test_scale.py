@@ -49,3 +49,18 @@ def test_no_growth_with_what_is_live(name: str) -> None:
     few, many = filled(10), filled(200)
 
     assert lines_run_by(lambda: OPERATIONS[name](few)) == lines_run_by(lambda: OPERATIONS[name](many))
+
+
+def test_resources_of_removed_nodes() -> None:
+    """The resources of removed nodes are no longer counted, except those that a limit or an application names."""
+    queue, limits = "{name: a, resources: {max: {r2: 5}}}", "{users: [sue], maxresources: {r3: 5}}"
+    partition = Partition(config(queue, limits=limits))
+    partition.add_node("all", Resource({f"r{number}": 9 for number in range(60)}))
+    partition.submit("app", UserGroup("sue"), "root.a")
+    assert partition.allocate("1", "app", Resource(r1=1))
+    partition.remove_node("all")
+    for name in ("new", "newer"):
+        partition.add_node(name, Resource({name: 1}))
+
+    assert {*partition._state.active_limits.epoch.layout.names} == {"r1", "r2", "r3", "new", "newer"}
+    partition.verify()

@@ -10,6 +10,7 @@ import pytest
 from support.tracking_fixtures import NOTHING, ONE, Wrong, partition, user
 from ugm import NotTrackedError, ReleaseError, RequestError, Resource, TrackingType
 from ugm.tracking import ActiveLimits, GroupTracker, Limits, QueueTracker, UserTracker
+from ugm.tracking.holding import all_holdings
 
 ZEROS, NEGATIVE = Resource(memory=0, vcore=0), Resource(memory=-1)
 
@@ -27,6 +28,7 @@ def test_usage_adds_up(tracker: QueueTracker) -> None:
 
     assert tracker.usage == Resource(memory=7, pods=1)
     assert tracker.running_applications == ("app-1", "app-2")
+    assert (tracker.name, tracker.kind) == ("sue", TrackingType.USER)
 
 
 def test_setters_create_nothing(tracker: QueueTracker) -> None:
@@ -204,6 +206,31 @@ def test_an_ended_application_chooses_again(sue: UserTracker, dev: GroupTracker)
     sue.decrease_resource("root.a", "app-1", ONE, remove_app=True)
 
     assert ([*sue.applications, *dev.applications], sue.has_group_for_app("app-1")) == ([], False)
+
+
+def test_an_end_that_is_put_back(sue: UserTracker) -> None:
+    """The end of an application in one of its queues can be put back at any time, also if it has not begun."""
+    paths = ["root.a", "root.b", "root.c"]
+    for path in paths:
+        sue.increase_resource(path, "app-1", ONE)
+    for path in paths:
+        holding = sue._tree.find("app-1", path)
+        assert holding
+        for end in (holding.detach, bool):
+            end()
+            holding.undo_detach(holding.amounts)
+            assert sorted(one.queue_path for one in all_holdings(sue._tree.holdings)) == paths
+
+
+@pytest.mark.parametrize(("used", "kept"), [(11, 11), (12, 40)])
+def test_unused_resources(active_limits: ActiveLimits, used: int, kept: int) -> None:
+    """If a new resource is counted and most are unused, those in use are kept, and otherwise all."""
+    names = [f"r{number}" for number in range(40)]
+    active_limits.count_resources(names)
+    assert not active_limits.count_resources(names[:1], in_use=list)
+    assert active_limits.count_resources(["new"], in_use=lambda: names[:used])
+
+    assert {*active_limits.epoch.layout.names} == {*names[:kept], "new"}
 
 
 def test_one_half_set_by_hand(sue: UserTracker, active_limits: ActiveLimits) -> None:
