@@ -304,9 +304,11 @@ class AsyncConnection:
     def _finish(self, number: int, answer: Any) -> None:  # noqa: ANN401 - any result, or an error
         future = self._calls.pop(number).future
         self._room.set()
-        # It may have been cancelled, by a thread at any moment.
-        with suppress(asyncio.InvalidStateError, InvalidStateError):
+        try:
             (future.set_exception if isinstance(answer, BaseException) else future.set_result)(answer)
+        except (asyncio.InvalidStateError, InvalidStateError):
+            # It was cancelled, by a thread perhaps just now.
+            return
 
     # Calls
 

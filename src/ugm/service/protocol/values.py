@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from itertools import count
 from types import UnionType
@@ -386,6 +386,7 @@ _ERRORS: Final[Mapping[str, type[UgmError]]] = {
 }
 
 
+@cache
 def _argument_hints(kind: type[Exception]) -> list[Any]:
     hints = get_type_hints(kind.__init__)
     hints.pop("return", None)
