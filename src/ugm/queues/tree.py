@@ -193,11 +193,19 @@ def _quota(settings: QueueConfig | ChildTemplate) -> Quota:
     return Quota(resources.max or None, settings.max_applications, resources.guaranteed or None)
 
 
+class Held(Protocol):
+    """What a running application holds."""
+
+    def held(self) -> Mapping[str, int]:
+        """Return the held amounts by resource name."""
+
+
 class QueueApplication(Protocol):
     """The part of an application that its queue depends on."""
 
-    def held(self) -> Mapping[str, int] | None:
-        """Return the held amounts by resource name; None if the application is not running."""
+    @property
+    def holding(self) -> Held | None:
+        """What it holds; None if it is not running."""
 
 
 @final
@@ -340,10 +348,11 @@ class Queue:
     def running(self) -> Iterator[Mapping[str, int]]:
         """Yield the held amounts of every running application in or below the queue."""
         for queue in self.below():
-            for tenant in queue.applications.values():
-                held = tenant.held()
-                if held is not None:
-                    yield held
+            yield from queue.held()
+
+    def held(self) -> list[Mapping[str, int]]:
+        """Return the held amounts of every running application in the queue itself."""
+        return [one.holding.held() for one in self.applications.values() if one.holding is not None]
 
     def usage(self) -> Resource:
         """Return the usage in and below the queue, without zeros; takes time linear in the number of applications."""
@@ -409,7 +418,7 @@ def queue_state(queue: Queue, cluster: Resource | None, *, alone: bool = False) 
     """
     below = () if alone else sorted(queue.children)
     children = tuple(queue_state(queue.children[name], cluster) for name in below)
-    running = [held for held in (tenant.held() for tenant in queue.applications.values()) if held is not None]
+    running = queue.held()
     quota = queue.quota
     return QueueState(
         queue_path=queue.queue_path,

@@ -160,7 +160,7 @@ def _held_in(queue: Queue) -> list[Mapping[str, int]]:
     """Return what the applications of a queue itself hold, all together if a counter knows it."""
     if queue.counter is not None and not queue.children:
         return [queue.counter.used()]
-    return [held for one in queue.applications.values() if (held := one.held()) is not None]
+    return queue.held()
 
 
 def rank_of(state: PartitionState) -> Callable[[], UserRank] | None:

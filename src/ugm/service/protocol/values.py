@@ -387,8 +387,9 @@ _ERRORS: Final[Mapping[str, type[UgmError]]] = {
 
 
 @cache
-def _argument_hints(kind: type[Exception]) -> list[Any]:
-    hints = get_type_hints(kind.__init__)
+def _argument_hints(name: str) -> list[Any]:
+    """Return the annotations of the arguments of a documented error."""
+    hints = get_type_hints(_ERRORS[name].__init__)
     hints.pop("return", None)
     return [Any if hint is object else hint for hint in hints.values()]
 
@@ -411,9 +412,10 @@ def encode_error(error: Exception) -> bytes:
     if _ERRORS.get(kind.__name__) is not kind:
         _LOGGER.error("an operation failed with an unexpected error", exc_info=error)
         error = ServiceError(f"{kind.__name__}: {error}"[:_LONGEST])
-    arguments = b",".join(map(_argument, error.args, _argument_hints(type(error))))
+    name = type(error).__name__
+    arguments = b",".join(map(_argument, error.args, _argument_hints(name)))
     code, text = encode(getattr(error, "code", "")), encode(printable(str(error)))
-    return b'"%b",[%b],%b,%b' % (type(error).__name__.encode(), arguments, code, text)
+    return b'"%b",[%b],%b,%b' % (name.encode(), arguments, code, text)
 
 
 def decode_error(name: str, data: msgspec.Raw) -> UgmError:
@@ -426,7 +428,7 @@ def decode_error(name: str, data: msgspec.Raw) -> UgmError:
     if kind is None:
         return ServiceError(f"the leader raised an error of an unknown class, {name}")
     try:
-        hints = _argument_hints(kind)
+        hints = _argument_hints(name)
         given = msgspec.json.decode(data, type=list[msgspec.Raw])
         values = [msgspec.json.decode(one, type=hint) for one, hint in zip(given, hints, strict=False)]
         return kind(*[_Shown(one["text"]) if isinstance(one, dict) else one for one in values])
