@@ -1,7 +1,7 @@
 """Laws of families of resources: a brute-force oracle, and the law of guarantees that can be reclaimed.
 
 The oracle knows no flow and no order: it tries every division of an amount, and finds what groups own by the formula of
-the minimum cut. It follows the rules of `ugm.partition.admission.protection`.
+the minimum cut. It follows the rules of `ugm.partition.admission.variant_protection`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ugm import AllocationRequest, Partition, Resource, UserGroup
 from ugm.configuration import Extensions, PartitionConfig, QueueConfig, QueueResources
 from ugm.families import Families
 from ugm.model import GuaranteedGroup, Guarantees
-from ugm.partition.admission.protection import unsatisfiable
+from ugm.partition.admission.variant_protection import unsatisfiable
 
 FAMILY: Final = "gpu"
 SUE: Final = UserGroup("sue")

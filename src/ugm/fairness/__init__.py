@@ -1,6 +1,4 @@
-"""Scheduling order and fair shares: the queue, application, request or user that comes next.
-
-`ugm.ordering.request_order` orders the pending requests of a tree of queues, by priorities, ratios and ranks.
+"""Fair shares and decayed usage: the user that comes next.
 
 A `ShareTree` ranks users by the shares and the usage of their accounts. `BinnedUsage` and `ContinuousUsage` measure
 that usage so that old usage counts less. `FairShares` combines both for the users of a partition. All amounts, times

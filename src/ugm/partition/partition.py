@@ -5,6 +5,7 @@ parts of the engine, which check the rest:
 
 ======================================  ==========================================================================
 `ugm.partition.admission.admission`     grant, replace, resize, renew, release and expire allocations
+`ugm.partition.ordering.reservations`   grant allocations in queues that keep capacity for a request
 `ugm.partition.admission.applications`  submit, admit and end applications
 `ugm.partition.admission.gangs`         grant several allocations together
 `ugm.partition.admission.running_work`  make the ledger equal to the running work of a host

@@ -18,7 +18,7 @@ It needs the extra ``service``. The documentation describes the path of a call t
 the modules: "Architecture", "A call to a service".
 """
 
-from ugm.partition.interface.operations import Role
+from ugm.partition.interface.operation_kinds import Role
 from ugm.service.client import (
     AsyncConnectedPartition,
     AsyncSubscription,

@@ -323,6 +323,7 @@ class Leader:
     def _execute(self, connection: Connection, call: wire.Call) -> None:
         session, number = connection.session, call.number
         if session is not None and (kept := session.answers.get(number)) is not None:
+            # The client repeats a call after a reconnect.
             self._answer(connection, *kept)
             return
         known = OPERATIONS.get(call.operation)
@@ -341,7 +342,7 @@ class Leader:
         has_changed = len(log.changes) > before
         if has_changed and session is not None:
             log.of_sessions += self.sessions.note_owners(log.changes[before:], session)
-            self.sessions.keep(session, number, log.last, answer)
+            self.sessions.keep_answer(session, number, log.last, answer)
         # While the store is unavailable, changes are refused at once, so only queries have been executed.
         self._answer(connection, log.last, answer, may_wait=has_changed)
 

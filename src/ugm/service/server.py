@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, Protocol, final
 
 from ugm.errors import RequestError
-from ugm.partition.interface.operations import Role
+from ugm.partition.interface.operation_kinds import Role
 from ugm.service.errors import ProtocolError
 from ugm.service.protocol import wire
 from ugm.service.protocol.addresses import MAX_CLIENT_NAME, Address

@@ -29,7 +29,7 @@ from typing import Any, Final, final
 from ugm.arguments import require_name
 from ugm.errors import RequestError
 from ugm.partition import AbstractPartition
-from ugm.partition.interface.operations import Role
+from ugm.partition.interface.operation_kinds import Role
 from ugm.partition.rows import Change
 from ugm.service.protocol.status import SessionAllocation, SessionReport
 from ugm.store.reader import Loaded
@@ -160,7 +160,7 @@ class LeaderSessions:
             self.by_name[before[0]].held.discard(allocation_id)
         return before is not None
 
-    def keep(self, session: Session, number: int, change: int, line: bytes) -> None:
+    def keep_answer(self, session: Session, number: int, change: int, line: bytes) -> None:
         """Keep the answer to a call until it is acknowledged."""
         session.answers[number] = change, line
         if self._is_stored:

@@ -293,7 +293,7 @@ class Store:
             self._thread.join()
             if self._failure is None:
                 self._fold_due_at = 0.0
-                self._tend()
+                self._fold_if_due()
             with suppress(StoreError):
                 self._database.run("UPDATE leader SET address = '' WHERE term = ?", [self.term])
             self._database.close()
@@ -322,7 +322,7 @@ class Store:
                 batch = self._appended[:_LARGEST_BATCH] if self._failure is None else []
             if batch:
                 self._commit_batch(batch)
-            pause = self._tend()
+            pause = self._fold_if_due()
 
     def _commit_batch(self, batch: list[Appended]) -> None:
         durable, failure = self.durable, None
@@ -389,7 +389,7 @@ class Store:
         if rest and not database.append(self.term, rest):
             raise StoreError(database.location, "another process has written at the same time")
 
-    def _tend(self) -> float | None:
+    def _fold_if_due(self) -> float | None:
         """Fold if it is time, and return the seconds until it is."""
         remaining = self._fold_due_at - monotonic()
         if self.durable == self.folded:

@@ -21,7 +21,7 @@ from ugm import Partition, Resource, parse_config
 from ugm.budgets import Budget, BudgetMode, Budgets
 from ugm.configuration import Extensions, ThresholdConfig
 from ugm.partition import ThresholdWatch
-from ugm.partition.interface.operations import Role
+from ugm.partition.interface.operation_kinds import Role
 from ugm.server import History
 from ugm.server.app import ROUTES
 from ugm.server.interface.schemas import description as description_of

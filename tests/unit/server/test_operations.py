@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from support.partition_fixtures import changing_nothing, config
 from support.server_fixtures import DECIDE, DECIDE_SECRET, PREFIX, SECRET, TOKEN, busy, client, create_partition
 from ugm import RequestError, Resource, UserGroup
-from ugm.partition.interface.operations import Role
+from ugm.partition.interface.operation_kinds import Role
 from ugm.server import create_app
 from ugm.server.app import ROUTES
 from ugm.server.http.payloads import ApiError

@@ -4,8 +4,8 @@
 module                contents
 ====================  =======================================================================================
 `admission`           one allocation: requested, granted, replaced, resized, renewed, released, expired, adopted
-`assignment`          amounts of any variant of a resource, assigned to variants
-`protection`          the guarantees of variants that an assignment must leave satisfiable
+`variant_assignment`  amounts of any variant of a resource, assigned to variants
+`variant_protection`  the guarantees of variants that an assignment must leave satisfiable
 `checked_arguments`   the objects that a call names, and the states that it needs
 `applications`        applications: submitted, admitted with their allocations, ended
 `gangs`               several allocations that are granted together, or not at all

@@ -143,7 +143,7 @@ class AdmissionControl(CheckedArguments):
         if holding is None or holding.epoch is not epoch:
             holding = state.holding_of(application)
         if self._models.all or objections:
-            denial = self._charge_agreed(request, application, row, holding, vector, objections)
+            denial = self._charge_if_all_agree(request, application, row, holding, vector, objections)
         elif application.holding is not None and holding.try_charge(vector):
             denial = None
         else:
@@ -159,7 +159,7 @@ class AdmissionControl(CheckedArguments):
             state.add(application, row)
         return allowed
 
-    def _charge_agreed(
+    def _charge_if_all_agree(
         self,
         request: RequestFields,
         application: Application,

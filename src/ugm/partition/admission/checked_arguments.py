@@ -19,7 +19,7 @@ from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 
 if TYPE_CHECKING:
-    from ugm.partition.admission.assignment import VariantAssignment
+    from ugm.partition.admission.variant_assignment import VariantAssignment
 
 __all__ = ["CheckedArguments", "in_use_reason"]
 
@@ -99,7 +99,7 @@ class CheckedArguments:
         if self._state.active_limits.epoch.layout.families is None:
             return None
         if self._variants is None:
-            from ugm.partition.admission.assignment import VariantAssignment  # noqa: PLC0415 - few partitions need it
+            from ugm.partition.admission.variant_assignment import VariantAssignment  # noqa: PLC0415 - few partitions need it
 
             self._variants = VariantAssignment(self._state, self._models)
         return self._variants

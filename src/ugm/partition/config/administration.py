@@ -139,7 +139,7 @@ class Administration(AdmissionPart):
         families = self._state.compiled.limits.families
         self._state.replace_config(config, author)
         if config.limits.families != families:
-            from ugm.partition.admission.assignment import VariantAssignment, convert_rows  # noqa: PLC0415 - rarely needed
+            from ugm.partition.admission.variant_assignment import VariantAssignment, convert_rows  # noqa: PLC0415 - rarely needed
 
             self._models.apply(convert_rows(self._state, VariantAssignment(self._state, self._models)))
         timers.start(before)

@@ -17,8 +17,8 @@ from ugm.configuration.model_kinds import ModelDefinition, unmapped_queues
 from ugm.decision import Exhaustion, Violation
 from ugm.errors import RequestError, time_text
 from ugm.model import GuaranteeingModel, PersistentModel, QuotaModel, ReportingModel
-from ugm.partition.admission.assignment import VariantAssignment, convert_rows
-from ugm.partition.admission.protection import unsatisfiable
+from ugm.partition.admission.variant_assignment import VariantAssignment, convert_rows
+from ugm.partition.admission.variant_protection import unsatisfiable
 from ugm.partition.config.changes import Changes, LimitRisk, below_usage, changes_between, lowered_limits
 from ugm.partition.config.compiled import NEVER, CompiledConfig
 from ugm.partition.engine.model_calls import ModelFactory, row_calls

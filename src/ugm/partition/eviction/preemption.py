@@ -25,8 +25,8 @@ from ugm.errors import RequestError
 from ugm.identity import TrackingType, is_below
 from ugm.model import SetupViolation
 from ugm.partition.admission.admission import AdmissionControl
-from ugm.partition.admission.protection import OwnAmount
 from ugm.partition.admission.trial_charges import TrialCharges
+from ugm.partition.admission.variant_protection import OwnAmount
 from ugm.partition.answers.queries import SubjectQueries
 from ugm.partition.answers.reports import OwnedAllocation, owned_allocations
 from ugm.partition.engine.model_set import ModelSet

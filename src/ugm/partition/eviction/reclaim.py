@@ -39,7 +39,7 @@ from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, is_below
 from ugm.model import Borrower, Claim, Guarantee
-from ugm.partition.admission.protection import OwnAmount
+from ugm.partition.admission.variant_protection import OwnAmount
 from ugm.partition.answers.queries import SubjectQueries, require_subject
 from ugm.partition.answers.reports import Subject
 from ugm.partition.engine.application import Application
@@ -127,7 +127,7 @@ def is_entitled(guarantees: Iterable[Guarantee], resources: Mapping[str, int]) -
 
 @final
 @dataclass(slots=True, eq=False)
-class VictimSearch:
+class ReclaimSearch:
     """The search for victims for one request, on one node or everywhere."""
 
     #: The node with its free amounts; None if nodes do not matter.
@@ -286,7 +286,7 @@ class ReclaimPlanning(SubjectQueries):
             return replace(made, outcome=Outcome.BLOCKED)
         return self._search_plan(made, [self._search(request, missing, *place) for place in places])
 
-    def _search_plan(self, made: ReclaimPlan, searches: Sequence[VictimSearch]) -> ReclaimPlan:
+    def _search_plan(self, made: ReclaimPlan, searches: Sequence[ReclaimSearch]) -> ReclaimPlan:
         """Return the plan that follows from a search on each node."""
         found = [search for search in searches if search.run()]
         best = min(found, key=lambda search: search.order, default=None)
@@ -312,7 +312,7 @@ class ReclaimPlanning(SubjectQueries):
             missing_on_node=None if best.node is None else Resource(best.lacking),
         )
 
-    def _victim(self, candidate: ReclaimCandidate, search: VictimSearch) -> ReclaimVictim:
+    def _victim(self, candidate: ReclaimCandidate, search: ReclaimSearch) -> ReclaimVictim:
         # The groups that have to return something come first.
         entitled = candidate.entitled
         groups = sorted(candidate.groups, key=lambda group: group not in entitled)
@@ -342,7 +342,7 @@ class ReclaimPlanning(SubjectQueries):
 
     def _search(
         self, request: _Request, missing: Sequence[Violation], node: str | None, free: Resource | None
-    ) -> VictimSearch:
+    ) -> ReclaimSearch:
         """Return the search among the allocations of other groups on a node, or on all."""
         candidates: dict[str, ReclaimCandidate] = {}
         lacking, held = self._lacking(request, node, free), self._state.held
@@ -367,7 +367,7 @@ class ReclaimPlanning(SubjectQueries):
         def fits(victims: Iterable[ReclaimCandidate]) -> bool:
             return not self._lacking(request, node, free, victims) and not self._shortage(request, victims)
 
-        return VictimSearch(node, free, missing, lacking, candidates, fits)
+        return ReclaimSearch(node, free, missing, lacking, candidates, fits)
 
     def carry_out(self, plan: ReclaimPlan) -> tuple[str, ...]:
         """Release the victims of a plan that still exist, or none of them.

@@ -29,7 +29,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ugm.errors import RequestError
-from ugm.partition.interface.operations import Role
+from ugm.partition.interface.operation_kinds import Role
 from ugm.server.http.payloads import ApiError, internal_error
 from ugm.server.http.requests import error_response
 from ugm.server.interface.route import TOKEN_NAMES

@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from ugm.errors import ConfigError, OutageError, RequestError
-from ugm.partition.interface.operations import Role
+from ugm.partition.interface.operation_kinds import Role
 from ugm.server.http.access import Tokens
 from ugm.server.http.audit import AuditLog
 from ugm.server.http.payloads import ApiError, Payload, internal_error, json_payload, require_found

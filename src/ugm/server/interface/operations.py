@@ -21,7 +21,7 @@ from msgspec import Meta
 from ugm import Decision, UserGroup
 from ugm._json_values import Json, JsonObject, to_json
 from ugm.partition import AbstractPartition, Admission, AllocationRequest, GangStyle
-from ugm.partition.interface.operations import OPERATION_KINDS, Kind, Role
+from ugm.partition.interface.operation_kinds import OPERATION_KINDS, Kind, Role
 from ugm.queues import Placement
 from ugm.server.http.payloads import ApiError
 from ugm.server.interface.route import PARTITION, Call, Route, Routes, ServedPartition

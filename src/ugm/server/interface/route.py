@@ -19,7 +19,7 @@ import msgspec
 
 from ugm.errors import UgmError
 from ugm.partition import AbstractPartition, ThresholdWatch
-from ugm.partition.interface.operations import Role
+from ugm.partition.interface.operation_kinds import Role
 from ugm.server.configurations import Configurations
 from ugm.server.history import History
 from ugm.server.http.audit import AuditLog

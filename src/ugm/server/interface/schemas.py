@@ -45,7 +45,7 @@ from ugm.identity import MAX_NAME
 from ugm.partition import Admission, ConfigPlan, LimitUtilization, ReclaimPlan, ScheduledChange, ThresholdCrossed, Turn
 from ugm.partition.answers.reports import Holder, OwnedAllocation
 from ugm.partition.config.changes import LimitRisk
-from ugm.partition.interface.operations import Role
+from ugm.partition.interface.operation_kinds import Role
 from ugm.partition.rows import MAX_DURATION, Allocation
 from ugm.preemption import PreemptionPlan, ReductionPlan, ReductionTimer
 from ugm.queues import Placement, QueueState

@@ -23,7 +23,7 @@ from ugm.partition import (
     UserInQueue,
 )
 from ugm.partition.answers.reports import OwnedAllocation
-from ugm.partition.interface.operations import Role
+from ugm.partition.interface.operation_kinds import Role
 from ugm.preemption import PreemptionPlan, ReductionPlan
 from ugm.resources import Resource, optional_dict
 from ugm.server.http.payloads import ApiError, require_found

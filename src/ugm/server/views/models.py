@@ -10,7 +10,7 @@ from msgspec import Meta, Struct, structs
 from ugm.budgets import AccountState, BudgetChange, BudgetChangeKind
 from ugm.fairness.rank import RankExplanation
 from ugm.partition import ThresholdCrossed, ThresholdWatch
-from ugm.partition.interface.operations import Role
+from ugm.partition.interface.operation_kinds import Role
 from ugm.resources import Resource
 from ugm.server.http.payloads import require_found
 from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition

@@ -12,7 +12,7 @@ from ugm import ConfigError, Problem
 from ugm._json_values import Json
 from ugm.config import dump_config, parse_config, review_config
 from ugm.partition import Changes, ConfigPlan
-from ugm.partition.interface.operations import Role
+from ugm.partition.interface.operation_kinds import Role
 from ugm.server.configurations import Actor, ConfigAttempt
 from ugm.server.http.payloads import Payload, problem_to_dict
 from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition, ServerState

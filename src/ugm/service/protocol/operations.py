@@ -21,7 +21,7 @@ from msgspec.structs import astuple
 from ugm._json_values import JsonObject
 from ugm.errors import RequestError, cut
 from ugm.partition import AbstractPartition
-from ugm.partition.interface.operations import OPERATION_KINDS, Kind, OperationKind, Role
+from ugm.partition.interface.operation_kinds import OPERATION_KINDS, Kind, OperationKind, Role
 from ugm.service.errors import ProtocolError
 from ugm.service.protocol.values import ANNOTATIONS, ValueCodec, encode, encode_error
 from ugm.service.protocol.wire import OLDEST_VERSION, VERSION, Call, ClientMessage, ServiceMessage

@@ -8,7 +8,7 @@ asked about each division, because their limits may depend on all amounts togeth
 A request that fits no division gets the one that an empty partition would allow. So the denial names limits that become
 free, if there are such.
 
-Cards that guarantees of variants need are used last; see `ugm.partition.admission.protection`.
+Cards that guarantees of variants need are used last; see `ugm.partition.admission.variant_protection`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
 from ugm.families import Families, divide, divisions
 from ugm.identity import ancestors
-from ugm.partition.admission.protection import VariantProtection
+from ugm.partition.admission.variant_protection import VariantProtection
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_calls import Call, calls_of_change
