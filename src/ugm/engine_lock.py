@@ -6,8 +6,8 @@ then be that before or after the operation, and the lock must be free. Three rul
 1. *Every fact that changes is listed first* in `EngineLock.changes`, with its old value. The operation is final when
    the list is emptied. Until then, `revert` puts the old values back.
 2. *Everything else follows from the facts.* While an operation runs, `EngineLock.valid_epoch` is `CHANGING`. If the
-   next operation finds this value, the one before was interrupted. It reverts what is listed, rebuilds all counters,
-   and only then decides. Misuse that an operation finds before it has changed anything needs no rebuild.
+   next operation finds this value, the one before was interrupted. It reverts the listed changes, rebuilds all
+   counters, and only then decides. Misuse that an operation finds before it has changed anything needs no rebuild.
 3. *The lock is always released.* An exception between the last instruction of a ``with`` block and the release of the
    lock skips the release, so a handler outside of the block releases it.
 
@@ -92,9 +92,9 @@ class EngineLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         unsettled: whether counters differ from the facts, so that everything must be rebuilt before the next operation.
         begin: called before each operation, under the lock, with the argument ``changes``: whether the operation is a
             change whose time the log has read. None if the engine needs nothing.
-        follow: called with the changes of an operation just before it becomes final; None if nobody follows them.
+        follow: called with the changes of an operation just before it becomes final; None without a follower.
         commit: makes an operation with changes final, by calling `finish`; None if nothing else has to be done.
-        revert: puts back what is listed in `changes`, unless the operation is final; set by the engine.
+        revert: puts back the `changes`, unless the operation is final; set by the engine.
         rebuild: recomputes everything that follows from the facts; set by the engine.
     """
 

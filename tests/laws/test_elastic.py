@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.elastic_strategies import amounts, counts, sharers, trees, valid_trees
 from ugm import Resource
 from ugm.elastic import AdmissionRules, ElasticGroup, ElasticQuota, ElasticTree, Pod, Sharer, SharingResult, share
-from ugm.elastic.runtime import Level
+from ugm.elastic.runtime import FillLevel
 
 #: Who wants how much, group by group.
 Wanted = dict[str, Resource]
@@ -146,7 +146,7 @@ def test_revoking_ends_overuse(scene: tuple[list[ElasticGroup], Resource, Wanted
 def test_level_is_a_close_lower_bound(most: int) -> None:
     """Whatever changed before, the bound of a part is at most the part, also of a larger amount, and close to it."""
     rng = Random(most)
-    level, children = Level(), [(rng.randint(1, most), rng.randint(1, most)) for _ in range(6)]
+    level, children = FillLevel(), [(rng.randint(1, most), rng.randint(1, most)) for _ in range(6)]
     for child in children:
         level.count(*child, 1)
     for _ in range(300):

@@ -45,7 +45,7 @@ from ugm.identity import WILDCARD
 from ugm.model import BUDGET, AccountState, BudgetChange, BudgetChangeKind, Period, Scope
 from ugm.resources import Resource, usage_texts
 
-__all__ = ["Account", "AccountTable", "BudgetViolation", "PreparedChange"]
+__all__ = ["Account", "AccountTable", "BudgetViolation", "PreparedAccountChange"]
 
 #: The past of an account: the index of the current period; the first second after it; ``spent``; the rate, which is the
 #: usage per second; and what was carried over and refilled. The usage of the period up to a second is
@@ -429,7 +429,7 @@ _Step: TypeAlias = tuple[object, str, object, object]
 _REMEMBERED_CHANGES: Final = 10_000
 
 
-class PreparedChange(NamedTuple):
+class PreparedAccountChange(NamedTuple):
     """A change that was checked and is not made yet: objects with the new and the old value of an attribute."""
 
     steps: tuple[_Step, ...]
@@ -503,7 +503,7 @@ class AccountTable:
 
     # Changes by an operator
 
-    def prepare(self, change: BudgetChange, now: int) -> PreparedChange | None:
+    def prepare(self, change: BudgetChange, now: int) -> PreparedAccountChange | None:
         """Return the steps of a change; None if the change of this id was made already.
 
         Raises:
@@ -519,7 +519,7 @@ class AccountTable:
         if change.change_id:
             latest = dict(list(self.changes.items())[1 - _REMEMBERED_CHANGES :])
             steps.append((self, "changes", {**latest, change.change_id: change}, self.changes))
-        return PreparedChange(tuple(steps))
+        return PreparedAccountChange(tuple(steps))
 
     def _steps(self, change: BudgetChange, now: int) -> Iterator[_Step]:
         if change.kind is BudgetChangeKind.SET:

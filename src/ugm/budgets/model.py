@@ -17,7 +17,7 @@ from typing import Final, final
 
 from ugm._json_values import JsonMapping, JsonObject, to_json
 from ugm.arguments import require_instances, require_user
-from ugm.budgets.accounts import Account, AccountTable, BudgetViolation, PreparedChange
+from ugm.budgets.accounts import Account, AccountTable, BudgetViolation, PreparedAccountChange
 from ugm.budgets.budget import Budget, ChainFinder, Coverage
 from ugm.decision import EffectiveLimit, Exhaustion, Violation
 from ugm.errors import RequestError
@@ -201,7 +201,7 @@ class Budgets(ReportingModel):
         """Return whether there is a budget of this name."""
         return any(budget.name == name for budget in self.budgets)
 
-    def prepare(self, change: BudgetChange) -> PreparedChange | None:
+    def prepare(self, change: BudgetChange) -> PreparedAccountChange | None:
         """Return the steps of a change at the time of the last call; None if the change of this id was made already.
 
         Raises:

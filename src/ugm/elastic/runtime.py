@@ -10,7 +10,7 @@ down.
 *Many reads between changes.* A scheduler reads the runtime of a group before every pod, while other groups change their
 requests all the time. `ChildShares` keeps sums over the children: minimums, floors, and the needs of the hungry
 children. If nothing is left, or enough for all the needs, these sums determine the share of a child. Otherwise a
-`Level` gives a lower bound of its share. If the bounds on the path satisfy a group, its runtime is its request.
+`FillLevel` gives a lower bound of its share. If the bounds on the path satisfy a group, its runtime is its request.
 
 Otherwise the rounds are computed for all hungry children (`divide_in_rounds`) until the child is satisfied. The parts
 of the first round do not depend on requests, so what they leave is kept. What the last round leaves is kept until it
@@ -30,7 +30,7 @@ from typing import Final, final
 from ugm.elastic.group import ElasticGroup
 from ugm.elastic.sharing import Sharer, SharingResult, divide, divide_in_rounds, is_short, scaled_min, shares_of
 
-__all__ = ["UNLIMITED", "ChildShares", "Level", "ResourceNode"]
+__all__ = ["UNLIMITED", "ChildShares", "FillLevel", "ResourceNode"]
 
 #: The maximum of a resource that is not limited: above any realistic request.
 UNLIMITED: Final = 1 << 128
@@ -43,7 +43,7 @@ _minimum: Final = attrgetter("min")
 
 @final
 @dataclass(slots=True, eq=False, repr=False)
-class Level:
+class FillLevel:
     """The needs of hungry children, and the level to which an amount fills them.
 
     If units were divisible, each child would get its need, or its weight times the level if that is less.
@@ -127,7 +127,7 @@ class ChildShares:
     #: The sum of the shares before the rounds, if minimums are not scaled.
     floors: int = field(default=0, init=False)
     #: The needs of the hungry children with a weight, beyond the floors.
-    _level: Level = field(default_factory=Level, init=False)
+    _level: FillLevel = field(default_factory=FillLevel, init=False)
     #: The hungry children in order of names, and their weights; None if out of date.
     _hungry: tuple[list[ResourceNode], list[int]] | None = field(default=None, init=False)
     #: The amount that the last first round divided among them, and their parts; negative if it is out of date.

@@ -3,7 +3,7 @@
 The problem: a host starts and ends work, may be killed between any two steps, and shares a partition with other hosts.
 The ledger must agree with what the host runs, and a host must keep running when the partition cannot be reached.
 
-The idea: the host decides what runs, and the ledger remembers what is granted. `Grants` holds no state of its own but
+The idea: the host decides what runs, and the ledger remembers the grants. `Grants` holds no state of its own but
 whether the two have been compared. The ids of a host get its name as a prefix, so every operation can be repeated, and
 hosts do not touch each other's work. `Grants.keep_reconciled` compares again and again, and is the only loop that
 retries.

@@ -42,7 +42,7 @@ from ugm.preemption.queue_usage_tree import (
     QueueNode,
     QueueUsageTree,
 )
-from ugm.preemption.victim_search import Problem, Sum
+from ugm.preemption.victim_search import Sum, VictimProblem
 
 __all__ = ["PreemptionProtection", "QueueRole", "Situation"]
 
@@ -202,7 +202,7 @@ class Situation:
 
     # Rules about all victims
 
-    def problem(self, candidates: Candidates) -> Problem:
+    def problem(self, candidates: Candidates) -> VictimProblem:
         """Return the choice among candidates; there are none if no set of them is permitted."""
         root, resources = self.path[-1], self.helpful[0]
         needs: Counter[Point] = Counter()
@@ -215,7 +215,7 @@ class Situation:
         unmet = {claim for claim, amount in claims.items() if supply[claim] < amount}
         candidates = {one: candidates[one] for one in candidates if unmet.isdisjoint(self._claims_of(one))}
         if any(supply[need] < amount for need, amount in needs.items()):
-            return Problem((), (), {}, {}, is_strict=True)
+            return VictimProblem((), (), {}, {}, is_strict=True)
         # The highest queue at which each resource is missing.
         highest = {name: path for path, name in needs}
         scale = lcm(*needs.values(), *claims.values())
@@ -226,7 +226,7 @@ class Situation:
         kept = {name: amount for name, amount in root.kept.items() if amount}
         scale = lcm(*kept.values())
         weights = {name: scale // amount for name, amount in kept.items()}
-        return Problem(targets, bounds, candidates, weights, is_strict=True)
+        return VictimProblem(targets, bounds, candidates, weights, is_strict=True)
 
     def _claims_of(self, one: AllocationClass) -> list[Point]:
         level = self.roles[one.queue_path].level

@@ -25,7 +25,7 @@ from ugm.identity import is_below
 from ugm.preemption.eligibility import PreemptionProtection
 from ugm.preemption.plan import Victim, guarantee_use
 from ugm.preemption.queue_usage_tree import AllocationFacts, Candidates, Point, QueueNode, QueueUsageTree, Sums, World
-from ugm.preemption.victim_search import DEFAULT_STEPS, Problem, Sum, choose
+from ugm.preemption.victim_search import DEFAULT_STEPS, Sum, VictimProblem, choose
 from ugm.resources import Resource
 
 __all__ = ["Reduction", "ReductionPlan", "ReductionTimer", "plan_reductions"]
@@ -184,7 +184,7 @@ class _Planner:
             self._tree.free(one.queue_path, one.usage)
         return reduction
 
-    def _problem(self, reduction: Reduction, candidates: Candidates, guarantees: Mapping[Point, int]) -> Problem:
+    def _problem(self, reduction: Reduction, candidates: Candidates, guarantees: Mapping[Point, int]) -> VictimProblem:
         """Return the choice of victims, whose costs are parts of the excess on a common scale of integers."""
         excess, shares = reduction.excess, reduction.shares
         scale = lcm(*excess.values())
@@ -195,7 +195,7 @@ class _Planner:
         for path in dict.fromkeys(one.queue_path for one in candidates):
             share = shares.get(path, Resource())
             bounds += [Sum(path, name, share.get(name, 0), prices.get(name, 0)) for name in excess]
-        return Problem(targets, bounds, candidates, {}, is_strict=False)
+        return VictimProblem(targets, bounds, candidates, {}, is_strict=False)
 
     def remove_needless(self, due: Sequence[QueueNode]) -> None:
         """Remove the victims that no due queue needs any longer, in the order in which they were chosen."""

@@ -3,10 +3,10 @@
 The problem: a set of victims has to free some amounts with as few allocations as possible, and other sums over its
 members must stay within bounds. This contains covering knapsacks, so no method is fast for every input.
 
-The idea: a `Problem` has *targets*, amounts that the victims in and below a queue should free, *bounds*, amounts that
-they should not exceed, and *candidates*. It describes requests and reductions alike. The cost of a set is, in the order
-of comparison: the amounts that are missing at targets, the amounts beyond bounds, the number of victims, their weight,
-their priorities, and their age. Candidates that add the same to each sum form an *option*.
+The idea: a `VictimProblem` has *targets*, amounts that the victims in and below a queue should free, *bounds*, amounts
+that they should not exceed, and *candidates*. It describes requests and reductions alike. The cost of a set is, in the
+order of comparison: the amounts that are missing at targets, the amounts beyond bounds, the number of victims, their
+weight, their priorities, and their age. Candidates that add the same to each sum form an *option*.
 
 The first set is chosen step by step: the cheapest options are added until nothing is missing, and then those that are
 not needed are given back. All other sets are compared with the best one so far. Options are sorted by cost, and a
@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from ugm.identity import ancestors
 from ugm.preemption.queue_usage_tree import Candidates
 
-__all__ = ["DEFAULT_STEPS", "Chosen", "Problem", "Sum", "choose"]
+__all__ = ["DEFAULT_STEPS", "Chosen", "Sum", "VictimProblem", "choose"]
 
 #: Up to this number of candidates the search has no limit.
 ALWAYS_COMPLETE: Final = 14
@@ -49,7 +49,7 @@ class Sum(NamedTuple):
     claimed_below: str | None = None
 
 
-class Problem(NamedTuple):
+class VictimProblem(NamedTuple):
     """The choice of victims."""
 
     #: The amounts that should be freed.
@@ -89,7 +89,7 @@ class Chosen(NamedTuple):
     is_optimal: bool
 
 
-def choose(problem: Problem, steps: int = DEFAULT_STEPS) -> Chosen:
+def choose(problem: VictimProblem, steps: int = DEFAULT_STEPS) -> Chosen:
     """Return the victims with the least cost; *steps* is the limit for more than a few candidates."""
     return _Search(problem, steps).result()
 
@@ -105,7 +105,7 @@ _Ranks: TypeAlias = tuple[list[int], list[int]]
 class _VictimSet:
     """A set of victims with its sums; empty at first."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: VictimProblem) -> None:
         self._targets: Final = problem.targets
         self._bounds: Final = problem.bounds
         #: The options of the victims by position, in the order in which they were chosen.
@@ -164,7 +164,7 @@ class _VictimSet:
 class _Search:
     """A search for one problem; see the module."""
 
-    def __init__(self, problem: Problem, steps: int) -> None:
+    def __init__(self, problem: VictimProblem, steps: int) -> None:
         self._problem: Final = problem
         self._targets: Final = problem.targets
         count = sum(map(len, problem.candidates.values()))

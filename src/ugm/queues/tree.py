@@ -194,7 +194,7 @@ def _quota(settings: QueueConfig | ChildTemplate) -> Quota:
 
 
 class Held(Protocol):
-    """What a running application holds."""
+    """The amounts that a running application holds."""
 
     def held(self) -> Mapping[str, int]:
         """Return the held amounts by resource name."""
@@ -205,7 +205,7 @@ class QueueApplication(Protocol):
 
     @property
     def holding(self) -> Held | None:
-        """What it holds; None if it is not running."""
+        """The held amounts; None if the application is not running."""
 
 
 @final

@@ -4,8 +4,8 @@ Granting: a forest grants a request on every tree that the consumer names, or on
 in which they joined. A consumer that is preempted in one tree leaves all trees of the forest before the next tree is
 asked, so that the next tree has that room as well.
 
-Undo: a `Change` has the previous places of all consumers that it has touched. If one tree rejects the request, all
-trees are restored, order included. If an exception interrupts a change, the trees are rebuilt as they were before.
+Undo: an `UndoableChange` has the previous places of all consumers that it has touched. If one tree rejects the request,
+all trees are restored, order included. If an exception interrupts a change, the trees are rebuilt as they were before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ugm.quotatree._tree import Places, QuotaTree, TreeOptions
 from ugm.quotatree.answers import AllocationResponse, Rejection, UpdateResponse
 from ugm.quotatree.documents import TreeCache
 
-__all__ = ["Change", "Forest", "ManagedTree", "Mode", "Registry"]
+__all__ = ["Forest", "ManagedTree", "Mode", "Registry", "UndoableChange"]
 
 ResponseT = TypeVar("ResponseT", bound=AllocationResponse | None)
 
@@ -56,8 +56,8 @@ class ManagedTree:
 
 
 @final
-class Change:
-    """A change to the trees of a forest that can be undone as long as it is the last one."""
+class UndoableChange:
+    """A change to the trees of a forest, which can be undone as long as it is the last one."""
 
     __slots__ = ("_before", "_logs", "_version")
 
@@ -126,7 +126,7 @@ class Forest:
         self.trees: Final = trees
         self.kind: Final = kind
         #: The last try that can be undone, with its consumer.
-        self.tried: tuple[str, Change] | None = None
+        self.tried: tuple[str, UndoableChange] | None = None
 
     # Queries
 
@@ -187,7 +187,7 @@ class Forest:
         Raises:
             RequestError: as for `require_new`.
         """
-        consumers, change = self._consumers(info), Change(self)
+        consumers, change = self._consumers(info), UndoableChange(self)
 
         def action() -> AllocationResponse:
             for consumer_id in without:
@@ -200,7 +200,7 @@ class Forest:
 
     # Changes
 
-    def allocate(self, info: ConsumerInfo, *, preempting: bool = True) -> tuple[AllocationResponse, Change]:
+    def allocate(self, info: ConsumerInfo, *, preempting: bool = True) -> tuple[AllocationResponse, UndoableChange]:
         """Allocate a consumer on all trees that it names, or on none.
 
         Args:
@@ -213,10 +213,10 @@ class Forest:
         Raises:
             RequestError: as for `require_new`.
         """
-        consumers, change = self._consumers(info), Change(self)
+        consumers, change = self._consumers(info), UndoableChange(self)
         return change.run(lambda: self._grant(info, consumers, preempting=preempting)), change
 
-    def force(self, info: ConsumerInfo, *, fallback: bool = False) -> tuple[AllocationResponse, Change]:
+    def force(self, info: ConsumerInfo, *, fallback: bool = False) -> tuple[AllocationResponse, UndoableChange]:
         """Allocate a consumer at its groups regardless of the quotas, or on no tree.
 
         Args:
@@ -226,7 +226,7 @@ class Forest:
         Raises:
             RequestError: as for `require_new`.
         """
-        consumers, change = self._consumers(info), Change(self)
+        consumers, change = self._consumers(info), UndoableChange(self)
 
         def action() -> AllocationResponse:
             for tree, consumer in consumers:
@@ -258,9 +258,9 @@ class Forest:
             self._release(victim)
         return AllocationResponse(info.consumer_id, tuple(preempted))
 
-    def refund(self, consumer_id: str) -> Change:
+    def refund(self, consumer_id: str) -> UndoableChange:
         """Release a consumer on all trees, as a change that can be undone."""
-        change = Change(self)
+        change = UndoableChange(self)
         change.run(lambda: self._release(consumer_id))
         return change
 

@@ -29,7 +29,7 @@ from ugm.engine_lock import OwnedLock, all_locked
 from ugm.errors import RequestError
 from ugm.identity import is_name
 from ugm.model import Borrower, Claim, OrderNode, ReportingModel, SetupViolation
-from ugm.quotatree._forest import Change, Forest, ManagedTree, Mode
+from ugm.quotatree._forest import Forest, ManagedTree, Mode, UndoableChange
 from ugm.quotatree._node import ConsumerInfo, TreeRequest
 from ugm.quotatree._tree import QuotaTree
 from ugm.quotatree.answers import QuotaNodeViolation, Rejection, SoftQuotaViolation
@@ -87,7 +87,7 @@ class _Step(NamedTuple):
     claim: Claim
     info: ConsumerInfo
     is_charge: bool
-    change: Change
+    change: UndoableChange
 
 
 @all_locked
@@ -266,7 +266,7 @@ class _Model(ReportingModel):
         if forest is not None:
             self._steps.append(_Step(claim, info, is_charge=True, change=self._allocate(forest, info)))
 
-    def _allocate(self, forest: Forest, info: ConsumerInfo) -> Change:
+    def _allocate(self, forest: Forest, info: ConsumerInfo) -> UndoableChange:
         if self._registry.mode is Mode.NORMAL:
             response, change = forest.allocate(info, preempting=False)
             if response:

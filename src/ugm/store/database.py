@@ -14,7 +14,7 @@ from typing import ClassVar, Final, NamedTuple
 from zlib import crc32
 
 from ugm.errors import OutageError
-from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE, Column, SqlRow, to_json
+from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE, SqlColumn, SqlRow, to_json
 
 __all__ = [
     "ALL_TABLES",
@@ -90,16 +90,16 @@ FORMAT: Final = 2
 ROWS_AT_ONCE: Final = 10_000
 
 #: The position of a row, which follows from the change that has inserted it. Tables are read in this order.
-POSITION: Final = Column("position", "bigint")
+POSITION: Final = SqlColumn("position", "bigint")
 
 
-def _columns(text: str) -> tuple[Column, ...]:
+def _columns(text: str) -> tuple[SqlColumn, ...]:
     """Return columns of their names and kinds."""
-    return tuple(Column(*each.split(" ", 1)) for each in text.split(", "))
+    return tuple(SqlColumn(*each.split(" ", 1)) for each in text.split(", "))
 
 
 #: The columns of the tables besides those of rows.
-SYSTEM_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
+SYSTEM_TABLES: Final[Mapping[str, tuple[SqlColumn, ...]]] = {
     "store": _columns("format bigint"),
     # One row: the last leader, and the last change.
     "leader": _columns(
@@ -111,10 +111,10 @@ SYSTEM_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
     "fold": _columns("number bigint, at bigint, usage_since bigint"),
     # See `ugm.store.usage`.
     "usage": USAGE.columns,
-    "current_usage": (Column("application_id", "text key"), *CURRENT_USAGE.columns[1:]),
+    "current_usage": (SqlColumn("application_id", "text key"), *CURRENT_USAGE.columns[1:]),
 }
 #: The columns of the tables that a copy of a store has, too. The leader and the format are not copied.
-ALL_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
+ALL_TABLES: Final[Mapping[str, tuple[SqlColumn, ...]]] = {
     **{name: SYSTEM_TABLES[name] for name in ("change", "fold", "usage", "current_usage")},
     **{name: (POSITION, *table.columns) for name, table in ROW_TABLES.items()},
 }
@@ -171,7 +171,7 @@ def quoted(name: str) -> str:
     return f'"{name}"'
 
 
-def names_of(columns: Sequence[Column]) -> str:
+def names_of(columns: Sequence[SqlColumn]) -> str:
     """Return the names of columns for a statement."""
     return ", ".join(quoted(column.name) for column in columns)
 
@@ -225,7 +225,7 @@ class Database(ABC):
         """
 
     @abstractmethod
-    def insert(self, table: str, columns: Sequence[Column], rows: Sequence[SqlRow], more: str = "") -> None:
+    def insert(self, table: str, columns: Sequence[SqlColumn], rows: Sequence[SqlRow], more: str = "") -> None:
         """Insert many rows.
 
         Args:
@@ -282,7 +282,7 @@ class Database(ABC):
         """Return whether an error means that the stored data are damaged."""
         return False
 
-    def selected(self, columns: Sequence[Column]) -> str:
+    def selected(self, columns: Sequence[SqlColumn]) -> str:
         """Return columns for a query, so that JSON is read as text."""
         return ", ".join(quoted(name) + (self.json_as_text if kind == "json" else "") for name, kind in columns)
 
@@ -298,9 +298,9 @@ class Database(ABC):
             self.reset()
             raise
 
-    def upsert(self, table: str, columns: Sequence[Column], key: str, rows: Sequence[SqlRow]) -> None:
+    def upsert(self, table: str, columns: Sequence[SqlColumn], key: str, rows: Sequence[SqlRow]) -> None:
         """Insert rows, or update those whose keys exist; existing rows keep their positions."""
-        names = [quoted(column.name) for column in columns if column not in (POSITION, Column(key, "text"))]
+        names = [quoted(column.name) for column in columns if column not in (POSITION, SqlColumn(key, "text"))]
         updates = ", ".join(f"{name} = excluded.{name}" for name in names)
         self.insert(table, columns, rows, f" ON CONFLICT ({quoted(key)}) DO UPDATE SET {updates}")
 
@@ -335,7 +335,7 @@ class Database(ABC):
         self.run("INSERT INTO leader VALUES (1, 0, 0, '', '', '', 0)")
         self.run("INSERT INTO fold VALUES (0, 0, 0)")
 
-    def _column(self, column: Column) -> str:
+    def _column(self, column: SqlColumn) -> str:
         return f"{quoted(column.name)} {self.types[column.kind]}"
 
     def require_format(self) -> None:

@@ -470,7 +470,7 @@ def read_partition(
 
 @final
 class _ReadOnlyLog:
-    """The log of a partition that is never changed: of a `TransactionLog`, only what is used before a change."""
+    """The log of a partition that is never changed: the parts of a `TransactionLog` that are used before a change."""
 
     number: Final = 0
 

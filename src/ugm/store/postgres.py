@@ -28,7 +28,7 @@ from psycopg.waiting import Ready
 
 from ugm.errors import RequestError
 from ugm.store.database import ROWS_AT_ONCE, TYPES, ChangeRow, Database, LeaderRecord, StoreError, names_of, quoted
-from ugm.store.row_tables import Column, SqlRow
+from ugm.store.row_tables import SqlColumn, SqlRow
 
 __all__ = ["PostgresDatabase"]
 
@@ -248,7 +248,7 @@ class PostgresDatabase(Database):
             yield rows
         self.run(f"CLOSE {cursor}")
 
-    def insert(self, table: str, columns: Sequence[Column], rows: Sequence[SqlRow], more: str = "") -> None:
+    def insert(self, table: str, columns: Sequence[SqlColumn], rows: Sequence[SqlRow], more: str = "") -> None:
         """Insert many rows, as arrays of the values of each column, so that no statement takes long."""
         kinds = [column.kind.removesuffix(" key").replace("key", "bigint") for column in columns]
         arrays = ", ".join(f"${number}::{self.types[kind]}[]" for number, kind in enumerate(kinds, 1))

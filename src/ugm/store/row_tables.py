@@ -48,8 +48,8 @@ __all__ = [
     "CURRENT_USAGE",
     "ROW_TABLES",
     "USAGE",
-    "Column",
     "RowTable",
+    "SqlColumn",
     "SqlRow",
     "decode_changes",
     "encode_changes",
@@ -61,7 +61,7 @@ __all__ = [
 SqlRow: TypeAlias = tuple[Any, ...]
 
 
-class Column(NamedTuple):
+class SqlColumn(NamedTuple):
     """A column of an SQL table."""
 
     name: str
@@ -161,7 +161,7 @@ class _Memo(dict[Any, Any]):
 class _Field(NamedTuple):
     """A field of a row, with its columns."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[SqlColumn, ...]
     #: Returns the values of the columns.
     encode: Callable[[Any], SqlRow]
     #: Returns a function that decodes values of the columns, for one reading of the table; None to leave them.
@@ -182,16 +182,16 @@ def _field(name: str, kind: Any) -> _Field:  # noqa: ANN401 - any annotation
     """Return a field of an annotation."""
     parse, required = _parser(kind), _required(kind)
     if required is UserGroup:
-        columns = (Column(name, "text"), Column(f"{name}_groups", "json"))
+        columns = (SqlColumn(name, "text"), SqlColumn(f"{name}_groups", "json"))
         return _Field(columns, lambda user: (user.name, to_json(user.groups)), lambda: _user, parse)
     if required in _PLAIN_COLUMNS:
         sql, decoder = _PLAIN_COLUMNS[required]
-        return _Field((Column(name, sql),), lambda value: (value,), decoder, parse)
+        return _Field((SqlColumn(name, sql),), lambda value: (value,), decoder, parse)
     if isinstance(required, type) and issubclass(required, str):
         make = _unchanged if required is str else required
-        return _Field((Column(name, "text"),), lambda value: (value,), lambda: _Memo(make).__getitem__, parse)
+        return _Field((SqlColumn(name, "text"),), lambda value: (value,), lambda: _Memo(make).__getitem__, parse)
     return _Field(
-        (Column(name, "json"),),
+        (SqlColumn(name, "json"),),
         lambda value: (None if value is None else to_json(value),),
         lambda: _Memo(lambda text: parse(json.loads(text))).__getitem__,
         parse,
@@ -223,7 +223,7 @@ class RowTable:
         self._row_type: Final[Any] = row_type
         #: Whether rows are values of another package, whose old values nobody needs.
         self.is_opaque: Final = row_type is None
-        own_key = () if self._has_key_field else (Column(key, "text"),)
+        own_key = () if self._has_key_field else (SqlColumn(key, "text"),)
         #: All columns besides the position.
         self.columns: Final = (*own_key, *(column for field in self._fields for column in field.columns))
 

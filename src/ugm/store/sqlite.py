@@ -29,7 +29,7 @@ from ugm.store.database import (
     names_of,
     quoted,
 )
-from ugm.store.row_tables import Column, SqlRow
+from ugm.store.row_tables import SqlColumn, SqlRow
 
 __all__ = ["SqliteDatabase"]
 
@@ -128,7 +128,7 @@ class SqliteDatabase(Database):
             while rows := cursor.fetchmany(ROWS_AT_ONCE):
                 yield rows
 
-    def insert(self, table: str, columns: Sequence[Column], rows: Sequence[SqlRow], more: str = "") -> None:
+    def insert(self, table: str, columns: Sequence[SqlColumn], rows: Sequence[SqlRow], more: str = "") -> None:
         """Insert many rows."""
         marks = ", ".join("?" * len(columns))
         statement = f"INSERT INTO {quoted(table)} ({names_of(columns)}) VALUES ({marks}){more}"  # noqa: S608 - constants

@@ -75,7 +75,7 @@ class VariantProtection:
 
         Args:
             application: the application of the request.
-            row: the request, with what is assigned already.
+            row: the request, with the variants that are assigned already.
             amount: the amount of any variant of one family.
             free: the amounts of its variants that the limits leave, in the order of preference.
             before: the usage of an allocation that it replaces, which is counted already.
@@ -228,7 +228,7 @@ class _Required(NamedTuple):
 class OwnAmount(NamedTuple):
     """The usage of a family by a group."""
 
-    #: What is within its guarantees of variants and of any variant.
+    #: The amount within its guarantees of variants and of any variant.
     own: int
     borrowed: int
 

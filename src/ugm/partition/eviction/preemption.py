@@ -281,7 +281,7 @@ class PreemptionPlanning(SubjectQueries):
         return World(queues, facts, [self._facts(row) for row in placed])
 
     def _with_own(self, queues: Sequence[QueueFacts], queue_path: str) -> Sequence[QueueFacts]:
-        """Return the queues with guarantees of families as they count for what is borrowed.
+        """Return the queues with guarantees of families as they count with borrowed amounts.
 
         Cards of a variant that other queues are guaranteed are no part of a guarantee of any variant. So a guarantee
         protects no more cards than are a queue's own, and does not count those that the queue of the request borrows.
@@ -468,7 +468,7 @@ class PreemptionPlanning(SubjectQueries):
 
 
 def _counted(queue: QueueFacts, used: Mapping[str, OwnAmount], is_of_request: bool) -> QueueFacts:  # noqa: FBT001 - of a private function
-    """Return a queue whose guarantee has what is borrowed of families, or at most what is not."""
+    """Return a queue whose guarantee is larger by the borrowed amounts of families, or at most its own amounts."""
     guaranteed = queue.guaranteed
     counted = {
         name: guaranteed[name] + one.borrowed if is_of_request else min(guaranteed[name], one.own)

@@ -584,8 +584,8 @@ class WorkOperations(PartitionParts):
             priority: as for `check`.
             preemptible: as for `check`.
             duration: as for `check`.
-            nodes: as for `plan_preemption`; placed requests of the same application are not subtracted. What is missing
-                only on a node, groups return down to their guarantee.
+            nodes: as for `plan_preemption`; placed requests of the same application are not subtracted. If amounts are
+                missing only on a node, groups return them down to their guarantee.
 
         Raises:
             RequestError: as for `check`, or *nodes* is invalid.
