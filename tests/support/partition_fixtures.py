@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
 
-from ugm import Claim, Partition, Resource, UgmError, UserGroup, Violation, parse_config
+from ugm import Claim, Partition, RequestError, Resource, UgmError, UserGroup, Violation, parse_config
 from ugm.config import PartitionConfig
-from ugm.partition import AbstractPartition
+from ugm.partition import AbstractPartition, ReclaimPlan
+from ugm.preemption import PreemptionPlan, ReductionPlan
 
 __all__ = [
     "BOB",
@@ -24,6 +25,7 @@ __all__ = [
     "config",
     "in_every_state",
     "memory",
+    "objection",
     "partition_of",
     "refused",
     "shown",
@@ -117,6 +119,14 @@ def refused(partition: AbstractPartition, text: str, kind: type[UgmError] = UgmE
     with changing_nothing(partition), pytest.raises(kind) as caught:
         yield
     assert str(caught.value).startswith(text)
+
+
+def objection(partition: AbstractPartition, plan: PreemptionPlan | ReclaimPlan | ReductionPlan) -> str:
+    """Return the reason why a plan is stale, and expect that nothing changes."""
+    operation: Callable[[Any], object] = partition.reclaim if isinstance(plan, ReclaimPlan) else partition.carry_out
+    with changing_nothing(partition), pytest.raises(RequestError) as caught:
+        operation(plan)
+    return caught.value.reason.removeprefix("the plan is stale: ")
 
 
 class Licences:

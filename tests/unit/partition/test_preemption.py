@@ -8,13 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from support.partition_fixtures import memory
+from support.partition_fixtures import SUE, memory, objection, started
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.partition import AllocationState
 from ugm.preemption import Outcome, PreemptionPlan
 from ugm.store import open_partition
-
-SUE: Final = UserGroup("sue")
 
 CONFIG: Final = """
 partitions:
@@ -89,10 +86,7 @@ def test_a_stale_plan_is_refused(reason: str) -> None:
     made = plan(partition)
     STALE[reason](partition)
 
-    with pytest.raises(RequestError) as caught:
-        partition.carry_out(made)
-    assert caught.value.reason == f"the plan is stale: {reason}"
-    assert partition.allocation("batch-2").state is AllocationState.HELD  # type: ignore[union-attr] # it exists
+    assert objection(partition, made) == reason
 
 
 def test_invalid_arguments() -> None:
@@ -210,3 +204,91 @@ def test_named_requests_count_in_quota_models(text: str) -> None:
 
     assert sorted(victim.allocation_id for victim in made.by_model) == ["used-1", "used-2"]
     assert sorted(partition.carry_out(made)) == ["used-1", "used-2"]
+
+
+REQUEST: Final = AllocationRequest("prod-0", "prod", memory(4))
+
+QUEUES: Final = """
+partitions:
+  - name: default
+    placementrules: [{name: provided, create: true}]
+    queues:
+      - {name: prod, resources: {guaranteed: {memory: 4}}}
+      - {name: batch}
+      - {name: open, parent: true}
+      - {name: guaranteed, resources: {guaranteed: {memory: 4}}}
+      - {name: disabled, properties: {preemption.policy: disabled}}
+"""
+
+
+def full(protected: str = "guaranteed", clock: Callable[[], int] = lambda: 1000) -> Partition:
+    """Return a partition with an application in batch and one in a protected queue, whose request in prod waits."""
+    partition = Partition(parse_config(QUEUES).partition(), cluster=memory(8), clock=clock)
+    partition.submit("prod", SUE, "root.prod")
+    started(partition, "batch", 4, "root.batch")
+    started(partition, "other", 4, f"root.{protected}")
+    return partition
+
+
+def plan_of_request(partition: Partition) -> PreemptionPlan:
+    """Return a plan for the request that evicts the allocation in batch."""
+    made = partition.plan_preemption(REQUEST, since=0)
+    assert [one.allocation_id for one in made.victims] == ["batch"]
+    return made
+
+
+def ask(partition: Partition, **options: Any) -> None:  # noqa: ANN401 - passed on
+    """Make the request."""
+    assert partition.request(*REQUEST[:3], **options)
+
+
+@pytest.mark.parametrize("protected", ["guaranteed", "disabled"])
+def test_a_victim_in_another_queue(protected: str) -> None:
+    """An allocation with the id of a victim is not evicted if its application is in another queue now."""
+    partition = full(protected)
+    ask(partition)
+    made = plan_of_request(partition)
+    for name in ("batch", "other"):
+        partition.remove(name)
+    # All queues use what they did.
+    started(partition, "batch", 4, f"root.{protected}")
+    started(partition, "other", 4, "root.batch")
+
+    assert objection(partition, made) == "allocation 'batch' has changed"
+
+
+@pytest.mark.parametrize("options", [{"duration": 99}, {"preemptible": False}, {"priority": 1}])
+def test_a_request_with_other_properties(options: dict[str, Any]) -> None:
+    """A request that was withdrawn and made again is another one, unless all that a plan depends on is equal."""
+    partition = full()
+    ask(partition)
+    made = plan_of_request(partition)
+    partition.release("prod-0")
+    ask(partition, **options)
+    assert objection(partition, made) == "request 'prod-0' has changed"
+    partition.release("prod-0")
+    ask(partition)
+
+    assert partition.carry_out(made) == ("batch",)
+
+
+def test_a_request_with_a_longer_delay() -> None:
+    """A plan for a request that may not preempt any more is refused; it is valid again when the delay is over."""
+    now = [1000]
+    partition = full(clock=lambda: now[0])
+    made = plan_of_request(partition)
+    delayed = QUEUES.replace("{name: prod,", "{name: prod, properties: {preemption.delay: 1001s},")
+    partition.configure(parse_config(delayed).partition())
+    assert objection(partition, made) == "'prod-0' may preempt in 1 s (from second 1001)"
+    now[0] += 1
+
+    assert partition.carry_out(made) == ("batch",)
+
+
+def test_a_plan_without_a_node_keeps_that_of_the_request() -> None:
+    """A pending request for a node keeps it when a plan that does not choose a node makes room."""
+    partition = full()
+    ask(partition, node="n")
+    partition.carry_out(plan_of_request(partition))
+
+    assert [one.node for one in partition.allocations() if one.allocation_id == "prod-0"] == ["n"]
