@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ugm import Partition, RequestError, parse_config
 from ugm.decision import Violation
 from ugm.model import Claim, QuotaModel, TimedModel
 from ugm.partition.rows import MAX_DURATION
+from ugm.store import open_partition
 
 CONFIG = parse_config("partitions: [{name: default, queues: [{name: a, resources: {max: {memory: 100}}}]}]").partition()
 
@@ -81,6 +83,20 @@ def with_application(partition: Partition) -> Partition:
     """Return the partition with an application."""
     partition.submit("app", SUE, "root.a")
     return partition
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), "12", True, 1_795_435_200_000])
+def test_a_clock_that_is_no_time(tmp_path: Path, wrong: Any) -> None:  # noqa: ANN401 - a wrong value
+    """A clock without a usable time, such as one in milliseconds, is refused, and nothing changes."""
+    clock = Clock(1000)
+    with open_partition(tmp_path / "store", CONFIG, clock=clock) as stored:
+        for partition in (Partition(CONFIG, clock=clock), stored):
+            with_application(partition)
+            clock.now = wrong
+            with pytest.raises(RequestError, match=r"clock .*: expected seconds since 1970, before the year 10000"):
+                partition.allocate("1", "app", memory(1), duration=60)
+            clock.now = 1000
+            assert partition.allocation("1") is None
 
 
 @pytest.mark.parametrize("duration", [0, -1, True, 1.5, "60", MAX_DURATION + 1])

@@ -73,6 +73,7 @@ def test_asyncio(service: Service) -> None:
                 await asyncio.to_thread(eventually, lambda: received)
 
     asyncio.run(work())
+    assert service.partition.allocation("a-1") is not None
 
 
 def test_a_call_ends_at_its_deadline(tmp_path: Path) -> None:
@@ -119,14 +120,17 @@ def test_a_service_in_memory_that_was_replaced(tmp_path: Path) -> None:
 
 
 def test_closing(service: Service) -> None:
-    """Calls after the end and calls in progress raise; allocations stay; closing twice does nothing."""
+    """Calls after the end raise; allocations stay, and others go on; closing twice does nothing."""
     partition = started(service)
     partition.allocate("x", "app", UNIT)
     partition.close()
     partition.close()
     with pytest.raises(UnavailableError, match="was closed"):
         partition.release("x")
+    service.partition.close()
     assert service.partition.allocation_ids() == ("x",)
+    with connect(str(service.addresses[0])) as other:
+        assert other.release("x")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from support.random_changes import Actor, state_of
 from support.store_fixtures import fold
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.events import Event, Released
+from ugm.partition import AbstractPartition
 from ugm.store import FollowingPartition, StoreDamagedError, StoredPartition, StoreError, open_partition, read_partition
 from ugm.store.reader import StoreLocation, database_at
 
@@ -121,6 +123,22 @@ def test_many_threads(location: StoreLocation) -> None:
     with open_partition(location) as again:
         again.verify()
         assert len(again.allocations()) == 8 * 15
+
+
+@pytest.mark.parametrize("opened", [Partition, open_partition])
+def test_terminating_a_partition(tmp_path: Path, opened: Callable[..., AbstractPartition]) -> None:
+    """A partition ends for good only if this is confirmed."""
+    partition = opened(*([tmp_path / "store"] if opened is open_partition else []), config("{name: a}"))
+    partition.submit("app", UserGroup("sue"), "root.a")
+    partition.allocate("app.0", "app", Resource(gpu=1))
+    with pytest.raises(RequestError, match="pass confirm=True") as caught:
+        partition.terminate()
+    assert caught.value.code == "unconfirmed"
+    assert partition.allocate("app.1", "app", Resource(gpu=1))
+    assert partition.terminate(confirm=True) == ("app.0", "app.1")
+    with pytest.raises(RequestError, match="the partition is closed"):
+        partition.submit("next", UserGroup("sue"), "root.a")
+    partition.close()
 
 
 class Hours:
