@@ -339,12 +339,15 @@ class Leader:
             raise
         finally:
             self.sessions.caller = None
-        has_changed = len(log.changes) > before
-        if has_changed and session is not None:
+        if len(log.changes) == before:
+            # While the store is unavailable, changes are refused at once, so this was a query.
+            self._answer(connection, log.last, answer, may_wait=False)
+            return
+        change = log.last
+        if session is not None:
             log.of_sessions += self.sessions.note_owners(log.changes[before:], session)
-            self.sessions.keep_answer(session, number, log.last, answer)
-        # While the store is unavailable, changes are refused at once, so only queries have been executed.
-        self._answer(connection, log.last, answer, may_wait=has_changed)
+            self.sessions.keep_answer(session, number, change, answer)
+        self._waiting.append((change, connection, answer))
 
     def _target(self, operation: Operation) -> object:
         """Return the object that executes an operation of the caller.
@@ -360,8 +363,9 @@ class Leader:
                 raise RequestError("operation", "change", "the connection is read-only", "operation-unavailable")
             if caller.row["is_fenced"]:
                 raise FencedError(caller.name)
-            self.log.begin()
             if operation.is_about_sessions:
+                # The partition itself begins its changes.
+                self.log.begin()
                 self.log.require_ready()
         return self.sessions if operation.is_about_sessions else self.partition
 

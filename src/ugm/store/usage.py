@@ -213,9 +213,11 @@ class UsageMeter:
 
     def _end(self, name: str, at: int, ended: list[UsageInterval]) -> None:
         row, (since, amounts, owners) = self._applications[name], self.current[name]
-        self.current[name] = CurrentUsage(at, amounts, owners)
         self.changed.add(name)
-        if at > since and amounts:
+        if at <= since:
+            return
+        self.current[name] = CurrentUsage(at, amounts, owners)
+        if amounts:
             subject = name, row.user.name, row.queue_path, row.group or None
             first_group = row.user.groups[0] if row.user.groups else None
             totals = {resource: amount * (at - since) for resource, amount in amounts.items()}

@@ -152,22 +152,6 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Any:  # noqa: ANN401 - fo
     return (parameter.name, hint) if parameter.default is parameter.empty else (parameter.name, hint, parameter.default)
 
 
-def _allowed(name: str, role: Role) -> Operation:
-    """Return the operation of a name for a client with a role.
-
-    Raises:
-        ProtocolError: there is no such operation.
-        RequestError: the role does not allow it.
-    """
-    operation = OPERATIONS.get(name)
-    if operation is None:
-        raise ProtocolError("unknown-operation", f"there is no operation {cut(name)}")
-    if role < operation.role:
-        needed = f"it needs the role {operation.role.name.lower()}, not {role.name.lower()}"
-        raise RequestError("operation", name, needed, "forbidden")
-    return operation
-
-
 def answer_line(call: Call, role: Role, target: Callable[[Operation], Any]) -> bytes:
     """Execute an operation for a client with a role, and return the line with its result or error.
 
@@ -177,7 +161,12 @@ def answer_line(call: Call, role: Role, target: Callable[[Operation], Any]) -> b
         target: returns the partition or the sessions for the operation, or raises an error.
     """
     try:
-        operation = _allowed(call.operation, role)
+        operation = OPERATIONS.get(call.operation)
+        if operation is None:
+            raise ProtocolError("unknown-operation", f"there is no operation {cut(call.operation)}")  # noqa: TRY301 - answered below
+        if role < operation.role:
+            needed = f"it needs the role {operation.role.name.lower()}, not {role.name.lower()}"
+            raise RequestError("operation", operation.name, needed, "forbidden")  # noqa: TRY301 - as above
         given = operation.decode_arguments(call.arguments)
         value = operation.run(target(operation), given)
         return b'["result",%d,%b]\n' % (call.number, operation.result.encode(value))

@@ -335,7 +335,7 @@ class ValueCodec:
 
     def encode(self, value: object) -> bytes:
         """Return the JSON of a value, followed by a comma and that of the special violations if there are any."""
-        form = self.to_wire(value)
+        form = value if self._form is None else self._form.to_form(value)
         data = encode(form)
         special = self._has_violations and value != ALLOWED and _special_violations(form)
         return b"%b,%b" % (data, encode(special)) if special else data
@@ -354,7 +354,8 @@ class ValueCodec:
                 value = msgspec.convert(plain, self.hint, dec_hook=_completed)
             if special:
                 value = _with_special(value, special)
-            value = self.from_wire(value)
+            if self._form is not None:
+                value = self._form.from_form(value)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise ProtocolError("malformed", f"an answer cannot be decoded: {error}") from error
         return value
