@@ -34,15 +34,7 @@ from ugm.decision import Decision, amount_for_people
 from ugm.errors import RequestError, UgmError, quote
 from ugm.identity import UserGroup
 from ugm.integrations.grants import GrantDeniedError, Grants, Remedy
-from ugm.integrations.kubernetes.reviews import (
-    API_VERSION,
-    TEMPLATES,
-    ReviewRequest,
-    allowed,
-    denied,
-    read_review,
-    review_of,
-)
+from ugm.integrations.kubernetes.reviews import API_VERSION, TEMPLATES, Review, allowed, denied, read_review, review_of
 from ugm.kubernetes import ManifestError, NamespaceTerms, PodTerms, pod_usage, read_pod
 from ugm.kubernetes.manifests import Fields
 from ugm.kubernetes.objects import NOTHING
@@ -212,7 +204,7 @@ class PodAdmission(NamedTuple):
             _LOGGER.exception("a review is denied without a check")
             return denied(GrantDeniedError(_LATE, Remedy.SERVICE))
 
-    async def _decide(self, review: ReviewRequest) -> list[str]:
+    async def _decide(self, review: Review) -> list[str]:
         """Return warnings if a request is allowed.
 
         Raises:
@@ -222,17 +214,17 @@ class PodAdmission(NamedTuple):
         if review.namespace in self.policy.exempt:
             return []
         match review:
-            case ReviewRequest(operation="CREATE", kind=("", "Pod"), sub_resource=""):
+            case Review(operation="CREATE", kind=("", "Pod"), sub_resource=""):
                 return await self._create(review)
-            case ReviewRequest(operation="UPDATE", kind=("", "Pod"), sub_resource="resize"):
+            case Review(operation="UPDATE", kind=("", "Pod"), sub_resource="resize"):
                 return await self._resize(review)
-            case ReviewRequest(operation="CREATE" | "UPDATE", sub_resource="") if review.kind in TEMPLATES:
+            case Review(operation="CREATE" | "UPDATE", sub_resource="") if review.kind in TEMPLATES:
                 return await self._review_template(review)
         return []
 
     # Pods
 
-    async def _create(self, review: ReviewRequest) -> list[str]:
+    async def _create(self, review: Review) -> list[str]:
         owner = self.policy.owner_of_pod(review.creator, review.object, review.namespace)
         pod = await self._read_pod(review.object, review.namespace)
         usage, duration = pod.usage + ONE_POD, deadline_of(review.object.mapping("spec"))
@@ -248,7 +240,7 @@ class PodAdmission(NamedTuple):
                 raise
         return await self._near_limits(name, usage)
 
-    async def _resize(self, review: ReviewRequest) -> list[str]:
+    async def _resize(self, review: Review) -> list[str]:
         name = review.object.mapping("metadata").name("uid") or ""
         before, after = (pod_usage(pod.values, self.variants) for pod in (review.before, review.object))
         growth = Resource({key: more for key, amount in (after - before).items() if (more := max(amount, 0))})
@@ -274,7 +266,7 @@ class PodAdmission(NamedTuple):
 
     # Templates
 
-    async def _review_template(self, review: ReviewRequest) -> list[str]:
+    async def _review_template(self, review: Review) -> list[str]:
         path, number = TEMPLATES[review.kind]
         spec, before = review.object.at(path), review.before.at(path).mapping("template")
         template, is_update = spec.mapping("template"), review.operation == "UPDATE"

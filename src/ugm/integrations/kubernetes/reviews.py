@@ -15,7 +15,7 @@ from ugm.integrations.grants import GrantDeniedError, Remedy
 from ugm.kubernetes import ManifestError
 from ugm.kubernetes.manifests import Fields
 
-__all__ = ["API_VERSION", "TEMPLATES", "ReviewRequest", "allowed", "denied", "read_review", "review_of"]
+__all__ = ["API_VERSION", "TEMPLATES", "Review", "allowed", "denied", "read_review", "review_of"]
 
 API_VERSION: Final = "admission.k8s.io/v1"
 
@@ -33,7 +33,7 @@ TEMPLATES: Final[Mapping[tuple[str, str], tuple[tuple[str, ...], str]]] = {
 }
 
 
-class ReviewRequest(NamedTuple):
+class Review(NamedTuple):
     """A request of a review."""
 
     #: The id of the review, not of the object.
@@ -69,7 +69,7 @@ def review_of(body: object) -> tuple[Fields, str]:
     return request, uid
 
 
-def read_review(request: Fields) -> ReviewRequest:
+def read_review(request: Fields) -> Review:
     """Read the request of a review.
 
     Raises:
@@ -78,7 +78,7 @@ def read_review(request: Fields) -> ReviewRequest:
     """
     kind, info = request.mapping("kind"), request.mapping("userInfo")
     groups = cast("Iterable[str]", info.values.get("groups") or ())
-    return ReviewRequest(
+    return Review(
         request.name("uid") or "",
         request.name("operation") or "",
         (kind.name("group") or "", kind.name("kind") or ""),
