@@ -12,12 +12,12 @@ from support.elastic_strategies import trees
 from support.examples import examples
 from support.loopback import remote
 from support.partition_fixtures import SUE, Licences, config
-from support.quotatree_strategies import TREE, documents
+from support.quotatree_fixtures import tree_model
+from support.quotatree_strategies import documents
 from ugm import Claim, Partition, Resource
 from ugm.elastic import AdmissionRules, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic.model import GROUP_TAG
 from ugm.model import QuotaModel
-from ugm.quotatree import Mode, QuotaManager, TreeModel
 
 laws: Final = settings(max_examples=examples(40))
 
@@ -51,14 +51,6 @@ def elastic_model(total: Resource, groups: list[ElasticGroup], *, check_parents:
     return ElasticModel(ElasticQuota(ElasticTree(total, groups), rules=AdmissionRules(check_parents=check_parents)))
 
 
-def tree_model(document: dict[str, Any]) -> TreeModel:
-    """Return a quota tree as a model; the tag ``leaf`` names the leaf."""
-    manager = QuotaManager()
-    manager.add_tree_from_struct(document)
-    manager.set_mode(Mode.NORMAL)
-    return TreeModel(manager, TREE, lambda claim: claim.tags[LEAF_TAG])
-
-
 def leaves_of(document: dict[str, Any]) -> list[str]:
     """Return the nodes without children."""
     nodes = document["spec"]["nodes"]
@@ -74,7 +66,11 @@ def scenes(draw: st.DrawFn) -> Scene:
     groups, document = draw(trees()), draw(documents())
     total = Resource({name: draw(st.integers(0, 60)) for name in ("cpu", "gpu")})
     elastic = elastic_model(total, groups, check_parents=draw(st.booleans()))
-    models: list[QuotaModel] = [elastic, tree_model(document), Bundle(draw(st.integers(0, 40)))]
+    models: list[QuotaModel] = [
+        elastic,
+        tree_model(document, lambda claim: claim.tags[LEAF_TAG]),
+        Bundle(draw(st.integers(0, 40))),
+    ]
     # The nodes may offer less than the limits name.
     nodes = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 30)).map(Resource)
     cluster = draw(st.none() | nodes)

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.quotatree_fixtures import manager_of
 from support.quotatree_reference import PlainConsumer
 from support.quotatree_strategies import TREE, documents, info_of, newcomers
 from ugm import Claim, RequestError, Resource, UserGroup
-from ugm.quotatree import ConsumerInfo, Mode, QuotaManager, Reason, TreeModel, TreeView
+from ugm.quotatree import ConsumerInfo, QuotaManager, Reason, TreeModel, TreeView
 
 FOREST = "F"
 TREES = ("T", "U")
@@ -28,16 +29,6 @@ def streams(draw: st.DrawFn, document: dict[str, Any], least: int = 1) -> list[P
         else:
             stream.append(draw(newcomers(f"c{number}", groups)))
     return stream
-
-
-def manager_of(*trees: dict[str, Any], habits: bool = False) -> QuotaManager:
-    """Return a manager in normal mode with some trees, in one forest."""
-    manager = QuotaManager(requeue_rejected=habits, check_unrequested=habits)
-    manager.set_mode(Mode.NORMAL)
-    manager.add_forest(FOREST)
-    for tree in trees:
-        manager.add_tree_to_forest(FOREST, manager.add_tree_from_struct(tree))
-    return manager
 
 
 def feed(manager: QuotaManager, stream: list[PlainConsumer | str]) -> None:
@@ -60,7 +51,7 @@ def scenes(draw: st.DrawFn) -> tuple[QuotaManager, PlainConsumer]:
     """Draw a manager after a stream, and one more registered consumer."""
     document = draw(documents())
     stream = draw(streams(document, 3))
-    manager = manager_of(document)
+    manager = manager_of(document, requeue_rejected=False, check_unrequested=False)
     feed(manager, stream[:-1])
     last = draw(newcomers("last", tuple(document["spec"]["nodes"])))
     manager.add_consumer(info_of(last))
@@ -92,7 +83,7 @@ def test_room_is_an_upper_bound(scene: tuple[QuotaManager, PlainConsumer]) -> No
 def forest_scenes(draw: st.DrawFn, *, habits: bool = False) -> tuple[QuotaManager, str]:
     """Draw a forest of two trees after some requests, and one more registered consumer."""
     trees = [draw(documents(name)) for name in TREES]
-    manager = manager_of(*trees, habits=habits)
+    manager = manager_of(*trees, forest=FOREST, requeue_rejected=habits, check_unrequested=habits)
     for number in range(draw(st.integers(1, 9))):
         entries = [draw(newcomers(f"c{number}", tuple(tree["spec"]["nodes"]))) for tree in trees]
         named = [info_of(newcomer, name).trees[0] for newcomer, name in zip(entries, TREES, strict=True)]

@@ -12,13 +12,13 @@ import pytest
 
 from support.examples import seeds
 from support.partition_fixtures import Licences
+from support.quotatree_fixtures import document, tree_model
 from ugm import AllocationRequest, Decision, Partition, Resource, UserGroup
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig, QueueResources
 from ugm.elastic import AdmissionRules, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.fairness import BinnedUsage, FairShares, ShareTree
 from ugm.model import QuotaModel
 from ugm.partition import AllocationState
-from ugm.quotatree import Mode, QuotaManager, TreeModel
 
 NAMES: Final = ("memory", "vcore", "licence")
 USERS: Final = (
@@ -108,14 +108,8 @@ def elastic() -> QuotaModel:
 
 def tree() -> QuotaModel:
     """Return a quota tree for the tags of the applications, in which one leaf may borrow."""
-    manager = QuotaManager()
-    manager.add_tree_from_string(
-        """{"kind": "QuotaTree", "metadata": {"name": "T"}, "spec": {"resourceNames": ["vcore"], "nodes": {
-        "all": {"parent": "nil", "quota": {"vcore": "9"}}, "red": {"parent": "all", "quota": {"vcore": "4"}},
-        "blue": {"parent": "all", "hard": "true", "quota": {"vcore": "5"}}}}}"""
-    )
-    manager.set_mode(Mode.NORMAL)
-    return TreeModel(manager, "T", lambda claim: claim.tags[TAG])
+    one = document({"all": ("nil", 9), "red": ("all", 4), "blue!": ("all", 5)}, resource="vcore")
+    return tree_model(one, lambda claim: claim.tags[TAG])
 
 
 def shares() -> QuotaModel:

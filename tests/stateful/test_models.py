@@ -7,7 +7,7 @@ allocations. The store is closed and opened again between. One of the models fai
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,11 +18,12 @@ from stateful.test_partition import StoreMachine
 from support.examples import examples
 from support.failing_models import Fuse, ResettableFailing
 from support.partition_fixtures import BrokenError
+from support.quotatree_fixtures import document, manager_of
 from ugm import AllocationRequest, Claim, RequestError, Resource
 from ugm.configuration import ElasticConfig, ElasticGroup, GroupSource
 from ugm.elastic import ElasticModel
 from ugm.model import QuotaModel
-from ugm.quotatree import ForestModel, Mode, QuotaManager
+from ugm.quotatree import ForestModel
 
 SMALL: Final = settings(max_examples=examples(40), stateful_step_count=25)
 
@@ -38,15 +39,6 @@ ELASTIC: Final = ElasticConfig(
 )
 
 
-def tree(name: str, resource: str, quotas: Mapping[str, int]) -> dict[str, Any]:
-    """Return a tree of hard nodes, in which no allocation depends on the order of earlier ones."""
-    nodes = {
-        node: {"parent": "nil" if node == "top" else "top", "hard": "true", "quota": {resource: str(quota)}}
-        for node, quota in quotas.items()
-    }
-    return {"kind": "QuotaTree", "metadata": {"name": name}, "spec": {"resourceNames": [resource], "nodes": nodes}}
-
-
 def groups_of(claim: Claim) -> Mapping[str, str]:
     """Return the leaf of a claim in each tree: only two users have memory of their own."""
     memory = {"memory": claim.user.name} if claim.user.name != "cleo" else {}
@@ -54,15 +46,12 @@ def groups_of(claim: Claim) -> Mapping[str, str]:
 
 
 def forest_model() -> ForestModel:
-    """Return a forest of two trees as a model."""
-    manager = QuotaManager()
-    manager.add_tree_from_struct(tree("cores", "vcore", {"top": 25, "ana": 14, "bob": 11, "cleo": 8}))
-    manager.add_tree_from_struct(tree("memory", "memory", {"top": 18, "ana": 12, "bob": 10}))
-    manager.add_forest("all")
-    for name in ("cores", "memory"):
-        manager.add_tree_to_forest("all", name)
-    manager.set_mode(Mode.NORMAL)
-    return ForestModel(manager, "all", groups_of)
+    """Return a forest of two trees as a model, in which no allocation depends on the order of earlier ones."""
+    cores = document(
+        {"top!": ("nil", 25), "ana!": ("top", 14), "bob!": ("top", 11), "cleo!": ("top", 8)}, "cores", "vcore"
+    )
+    memory = document({"top!": ("nil", 18), "ana!": ("top", 12), "bob!": ("top", 10)}, "memory", "memory")
+    return ForestModel(manager_of(cores, memory, forest="all"), "all", groups_of)
 
 
 class ModelsMachine(StoreMachine):

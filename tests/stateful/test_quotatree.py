@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from support.examples import examples
+from support.quotatree_fixtures import manager_of
 from support.quotatree_reference import PlainConsumer, ReferenceTree
 from support.quotatree_strategies import RESOURCES, TREE, documents, info_of, newcomers, quotas
 from ugm import RequestError
-from ugm.quotatree import Mode, QuotaManager
+from ugm.quotatree import QuotaManager
 
 SMALL = settings(max_examples=examples(60), stateful_step_count=30)
 
@@ -33,9 +34,7 @@ class TreeMachine(RuleBasedStateMachine):
         self.document = document
         self.model = ReferenceTree(document)
         self.known = {}
-        self.manager = QuotaManager()
-        self.manager.add_tree_from_struct(document)
-        self.manager.set_mode(Mode.NORMAL)
+        self.manager = manager_of(document)
 
     def draw_known(self, data: st.DataObject) -> PlainConsumer:
         """Draw a consumer that is registered."""

@@ -23,7 +23,7 @@ from support.failing_models import ResettableFailing
 from support.interruption_points import Interruption, Point
 from support.locks import is_locked
 from support.partition_fixtures import BOB, SUE, config, memory, shown
-from support.quotatree_fixtures import document
+from support.quotatree_fixtures import document, tree_model
 from ugm import Partition, Resource, UserGroup
 from ugm.configuration import PartitionConfig
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
@@ -31,7 +31,6 @@ from ugm.elastic import verify as verify_elastic
 from ugm.elastic.model import GROUP_TAG
 from ugm.engine_lock import OwnedLock
 from ugm.partition.events import AllocationRequested, Denied, Event, RequestWithdrawn
-from ugm.quotatree import Mode, QuotaManager, TreeModel
 from ugm.store import StoreReader, open_partition
 from ugm.store.store import Appended
 
@@ -194,10 +193,8 @@ class Modelled(Scene):
         """Make the partition."""
         groups = [ElasticGroup("ml", max=Resource(memory=500, licence=50))]
         self.elastic = ElasticQuota(ElasticTree(memory(1000), groups))
-        manager = QuotaManager()
-        manager.set_mode(Mode.NORMAL)
-        manager.add_tree_from_struct(document({"R": ("nil", 900), "a": ("R", 900)}, "T"))
-        self.waiting, self.tree = ResettableFailing(1000), TreeModel(manager, "T", lambda _: "a")
+        nodes = {"R": ("nil", 900), "a": ("R", 900)}
+        self.waiting, self.tree = ResettableFailing(1000), tree_model(document(nodes), lambda _: "a")
         self.partition = Partition(
             self._setup.config, models=[self.waiting, ElasticModel(self.elastic), self.tree], clock=lambda: 1000
         )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
 
 from support.partition_fixtures import config
+from support.quotatree_fixtures import document, tree_model
 from ugm import Partition, Resource, UserGroup
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic.model import GROUP_TAG
 from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
-from ugm.quotatree import Mode, QuotaManager, TreeModel
+from ugm.quotatree import TreeModel
 
 __all__ = ["LEAF_TAG", "TAGS", "crowd_of_groups", "lending", "lending_models"]
 
@@ -20,8 +21,7 @@ __all__ = ["LEAF_TAG", "TAGS", "crowd_of_groups", "lending", "lending_models"]
 LEAF_TAG: Final = "leaf"
 #: The tags of an application of a group and leaf of `lending_models`.
 TAGS: Final = {GROUP_TAG: "ml-web", LEAF_TAG: "B"}
-#: Nodes of the tree: the parent, the quota and whether it is hard.
-_NODES: Final = {"R": ("nil", 8000, False), "A": ("R", 2000, False), "B": ("R", 4000, True)}
+_NODES: Final = {"R": ("nil", 8000), "A": ("R", 2000), "B!": ("R", 4000)}
 
 
 def lending_models() -> list[QuotaModel]:
@@ -52,12 +52,12 @@ def crowd_of_groups(groups: int, *, per_team: int = 100, every: int = 3) -> Part
     """Return a partition with a number of elastic groups, and as many nodes of a quota tree; some are in use."""
     teams, random = groups // per_team, Random(7)
     elastic = [_group(f"team{team}", "", 200_000, 400_000, is_parent=True) for team in range(teams)]
-    nodes = {"R": ("nil", 300_000 * teams, False)}
+    nodes = {"R": ("nil", 300_000 * teams)}
     for team in range(teams):
-        nodes[f"team{team}"] = ("R", 200_000, False)
+        nodes[f"team{team}"] = ("R", 200_000)
         for number in range(per_team - 1):
             elastic.append(_group(f"team{team}-{number}", f"team{team}", 2000, 16_000))
-            nodes[f"team{team}-{number}"] = (f"team{team}", 2000, False)
+            nodes[f"team{team}-{number}"] = (f"team{team}", 2000)
     models: list[QuotaModel] = [_elastic(Resource(vcore=300_000 * teams), elastic), _tree_model("Teams", nodes)]
     partition = Partition(config("{name: a}"), models=models)
     for team in range(teams):
@@ -77,13 +77,5 @@ def _elastic(total: Resource, groups: list[ElasticGroup]) -> ElasticModel:
     return ElasticModel(ElasticQuota(ElasticTree(total, groups)))
 
 
-def _tree_model(name: str, nodes: dict[str, tuple[str, int, bool]]) -> TreeModel:
-    specs = {
-        node: {"parent": parent, "hard": str(is_hard).lower(), "quota": {"vcore": str(quota)}}
-        for node, (parent, quota, is_hard) in nodes.items()
-    }
-    manager = QuotaManager()
-    spec = {"resourceNames": ["vcore"], "nodes": specs}
-    manager.add_tree_from_struct({"kind": "QuotaTree", "metadata": {"name": name}, "spec": spec})
-    manager.set_mode(Mode.NORMAL)
-    return TreeModel(manager, name, lambda claim: claim.tags.get(LEAF_TAG))
+def _tree_model(name: str, nodes: Mapping[str, tuple[str, int]]) -> TreeModel:
+    return tree_model(document(nodes, name, "vcore"), lambda claim: claim.tags.get(LEAF_TAG))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ugm import Resource
-from ugm.quotatree import AllocationResponse, ConsumerInfo, Mode, QuotaManager, TreeRequest
+from ugm import Claim, Resource
+from ugm.quotatree import AllocationResponse, ConsumerInfo, Mode, QuotaManager, TreeModel, TreeRequest
 
-__all__ = ["PAIR", "Scene", "document"]
+__all__ = ["PAIR", "Scene", "document", "manager_of", "tree_model"]
 
 #: A root of 4 with two leaves of 2.
 PAIR = {"R": ("nil", 4), "A": ("R", 2), "B": ("R", 2)}
@@ -16,28 +16,40 @@ PAIR = {"R": ("nil", 4), "A": ("R", 2), "B": ("R", 2)}
 Nodes = Mapping[str, tuple[str, int]]
 
 
-def document(nodes: Nodes, name: str = "T") -> dict[str, Any]:
+def document(nodes: Nodes, name: str = "T", resource: str = "cpu") -> dict[str, Any]:
     """Return a tree document."""
     specs = {
-        key.rstrip("!"): {"parent": parent, "hard": str(key.endswith("!")).lower(), "quota": {"cpu": str(quota)}}
+        key.rstrip("!"): {"parent": parent, "hard": str(key.endswith("!")).lower(), "quota": {resource: str(quota)}}
         for key, (parent, quota) in nodes.items()
     }
-    return {"kind": "QuotaTree", "metadata": {"name": name}, "spec": {"resourceNames": ["cpu"], "nodes": specs}}
+    return {"kind": "QuotaTree", "metadata": {"name": name}, "spec": {"resourceNames": [resource], "nodes": specs}}
+
+
+def manager_of(*documents: Mapping[str, Any], forest: str = "", **options: Any) -> QuotaManager:  # noqa: ANN401 - of a manager
+    """Return a manager in normal mode with some trees, in one forest if it has a name."""
+    manager = QuotaManager(**options)
+    manager.set_mode(Mode.NORMAL)
+    if forest:
+        manager.add_forest(forest)
+    for one in documents:
+        name = manager.add_tree_from_struct(one)
+        if forest:
+            manager.add_tree_to_forest(forest, name)
+    return manager
+
+
+def tree_model(one: Mapping[str, Any], group_of: Callable[[Claim], str | None]) -> TreeModel:
+    """Return a model of a tree in normal mode."""
+    return TreeModel(manager_of(one), one["metadata"]["name"], group_of)
 
 
 class Scene:
     """A manager in normal mode with one tree, or several."""
 
     def __init__(self, *trees: Nodes, forest: str = "") -> None:
-        self.manager = QuotaManager()
-        self.manager.set_mode(Mode.NORMAL)
         self.trees = [f"T{number}" if number else "T" for number in range(len(trees))]
-        for name, nodes in zip(self.trees, trees, strict=True):
-            self.manager.add_tree_from_struct(document(nodes, name))
-        if forest:
-            self.manager.add_forest(forest)
-            for name in self.trees:
-                self.manager.add_tree_to_forest(forest, name)
+        documents = (document(nodes, name) for name, nodes in zip(self.trees, trees, strict=True))
+        self.manager = manager_of(*documents, forest=forest)
 
     def know(self, consumer_id: str, group: str, cpu: int = 1, **rank: Any) -> None:  # noqa: ANN401 - of a TreeRequest
         """Register a consumer with the same request on all trees."""

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from support.partition_fixtures import SUE, config
+from support.quotatree_fixtures import document, tree_model
 from ugm import Partition, Resource
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic.model import GROUP_TAG
 from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
-from ugm.quotatree import Mode, QuotaManager, TreeModel
+from ugm.quotatree import TreeModel
 
 __all__ = ["Held", "elastic_groups", "lending_models", "lending_partition", "quota_tree", "submit_groups"]
 
@@ -44,23 +45,13 @@ def elastic_groups(guaranteed: Mapping[str, int], total: int, *, departments: bo
 
 def quota_tree(guaranteed: Mapping[str, int], total: int, *, departments: bool = False) -> TreeModel:
     """Return a tree with the same groups; its root has the total."""
-    nodes: dict[str, Any] = {"top": _node("nil", total)}
+    nodes = {"top": ("nil", total)}
     for position, (name, amount) in enumerate(guaranteed.items()):
         parent = "top" if not departments else "x" if position < 2 else "y"
-        nodes[name] = _node(parent, amount)
+        nodes[name] = parent, amount
         if departments:
-            above = int(nodes.get(parent, _node("top", 0))["quota"]["gpu"])
-            nodes[parent] = _node("top", above + amount)
-    manager = QuotaManager()
-    metadata = {"name": "tree"}
-    spec = {"resourceNames": ["gpu"], "nodes": nodes}
-    manager.add_tree_from_struct({"kind": "QuotaTree", "metadata": metadata, "spec": spec})
-    manager.set_mode(Mode.NORMAL)
-    return TreeModel(manager, "tree", lambda claim: claim.tags[GROUP_TAG])
-
-
-def _node(parent: str, amount: int) -> dict[str, Any]:
-    return {"parent": parent, "hard": "false", "quota": {"gpu": str(amount)}}
+            nodes[parent] = "top", nodes.get(parent, ("", 0))[1] + amount
+    return tree_model(document(nodes, "tree", "gpu"), lambda claim: claim.tags[GROUP_TAG])
 
 
 def lending_models(

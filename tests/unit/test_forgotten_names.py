@@ -17,9 +17,9 @@ from typing import Final
 import pytest
 
 from support.line_counts import lines_run_by
+from support.quotatree_fixtures import document, tree_model
 from ugm import Manager, Partition, QuotaModel, Resource, UserGroup, UserInQueue, parse_config
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod
-from ugm.quotatree import Mode, QuotaManager, TreeModel
 from ugm.server import History
 from ugm.tracking import limits
 
@@ -88,14 +88,10 @@ def with_a_history() -> Operation:
 
 def with_other_models() -> Operation:
     """The same with a quota tree and elastic groups."""
-    manager = QuotaManager()
-    tree = 'nodes: {company: {parent: nil, quota: {vcore: "100"}}}'
-    manager.add_tree_from_string(f"kind: QuotaTree\nmetadata: {{name: C}}\nspec: {{resourceNames: [vcore], {tree}}}")
-    manager.set_mode(Mode.NORMAL)
     quota = ElasticQuota(ElasticTree(CLUSTER))
     quota.create(ElasticGroup("dev", min=Resource(vcore=100), max=CLUSTER))
     models: list[QuotaModel] = [
-        TreeModel(manager, "C", group_of=lambda _: "company"),
+        tree_model(document({"company": ("nil", 100)}, resource="vcore"), lambda _: "company"),
         ElasticModel(quota, group_tag="team"),
     ]
     return through_a_partition(Partition(CONFIG, cluster=CLUSTER, models=models))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.quotatree_fixtures import PAIR, document
+from support.quotatree_fixtures import PAIR, document, manager_of
 from ugm import Claim, RequestError, Resource, UserGroup
 from ugm.model import EvictingModel, SetupViolation
 from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel
@@ -27,20 +27,14 @@ def group_of(claim: Claim) -> str | None:
     return None if group == "free" else group
 
 
-def manager_of(*trees: str) -> QuotaManager:
+def forest_of(*trees: str) -> QuotaManager:
     """Return a manager in normal mode with some trees, in one forest."""
-    manager = QuotaManager()
-    manager.set_mode(Mode.NORMAL)
-    manager.add_forest("F")
-    for name in trees:
-        manager.add_tree_from_struct(document(PAIR, name))
-        manager.add_tree_to_forest("F", name)
-    return manager
+    return manager_of(*(document(PAIR, name) for name in trees), forest="F")
 
 
 @pytest.fixture(name="model", params=["tree", "forest"])
 def _model(request: pytest.FixtureRequest) -> EvictingModel:
-    manager = manager_of("T", "U")
+    manager = forest_of("T", "U")
     if request.param == "tree":
         return TreeModel(manager, "T", group_of)
     return ForestModel(manager, "F", lambda claim: {name: group_of(claim) or "" for name in ("T", "U")})
@@ -63,7 +57,7 @@ def test_charge_without_a_check(model: EvictingModel) -> None:
 
 def test_maintenance_is_denied() -> None:
     """A manager in maintenance mode grants nothing through a model, but running allocations are charged."""
-    manager = manager_of("T")
+    manager = forest_of("T")
     manager.set_mode(Mode.MAINTENANCE)
     for model, kind, name in (
         (TreeModel(manager, "T", group_of), "tree", "T"),
@@ -85,9 +79,9 @@ def test_maintenance_is_denied() -> None:
     ("arguments", "options"),
     [
         ((None, "T", group_of), {}),
-        ((manager_of("T"), None, group_of), {}),
-        ((manager_of("T"), "T", group_of), {"unrestricted": 1}),
-        ((manager_of("T"), "T", group_of), {"default_group": ""}),
+        ((forest_of("T"), None, group_of), {}),
+        ((forest_of("T"), "T", group_of), {"unrestricted": 1}),
+        ((forest_of("T"), "T", group_of), {"default_group": ""}),
     ],
 )
 def test_misuse_at_setup(arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
@@ -98,7 +92,7 @@ def test_misuse_at_setup(arguments: tuple[Any, ...], options: dict[str, Any]) ->
 
 def test_no_group_is_denied() -> None:
     """A claim without a group is denied with the reason, unless the setup names a default or lifts the restriction."""
-    manager = manager_of("T", "U")
+    manager = forest_of("T", "U")
     free = claim(1, "free", 3)
 
     assert [str(each) for each in TreeModel(manager, "T", group_of).check(free)] == [
@@ -119,7 +113,7 @@ def test_no_group_is_denied() -> None:
 
 def test_reset_keeps_everything_else() -> None:
     """After a reset no claim is held, other consumers remain, and claims may be charged again."""
-    manager = manager_of("T", "U")
+    manager = forest_of("T", "U")
     model, other = TreeModel(manager, "T", group_of), TreeModel(manager, "T", group_of)
     model.charge(claim(1, "A", 2))
     other.charge(claim(2, "A", 1))
@@ -137,7 +131,7 @@ def test_reset_keeps_everything_else() -> None:
 
 def test_differences_from_the_ledger() -> None:
     """The self-check names claims with another amount, and consumers without a claim; a refused charge leaves none."""
-    model = TreeModel(manager_of("T"), "T", group_of)
+    model = TreeModel(forest_of("T"), "T", group_of)
     model.charge(claim(1, "A"))
     with pytest.raises(RequestError):
         model.charge(claim(1, "A", 2))
@@ -150,7 +144,7 @@ def test_differences_from_the_ledger() -> None:
 
 def test_loaded_claims() -> None:
     """Claims that are charged after `load` are held where they were; one without a group or a node is refused."""
-    manager = manager_of("T")
+    manager = forest_of("T")
     model = TreeModel(manager, "T", group_of)
     for node, loaded, problem in (
         ("A", "free", "claim 'a1': the claim has no group"),
@@ -168,7 +162,7 @@ def test_loaded_claims() -> None:
 
 def test_refund_after_another_change() -> None:
     """A claim is released, not undone, if the trees have changed since it was charged."""
-    manager = manager_of("T")
+    manager = forest_of("T")
     model, other = TreeModel(manager, "T", group_of), TreeModel(manager, "T", group_of)
     model.charge(claim(1, "A", 3))
     other.charge(claim(2, "B"))
