@@ -10,69 +10,15 @@ import pytest
 
 from support.examples import seeds
 from support.partition_fixtures import Licences
+from support.random_histories import History, random_queue
 from ugm import Partition, Resource, UserGroup
-from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig, QueueResources
+from ugm.configuration import PartitionConfig, QueueConfig
 from ugm.identity import ancestors
 from ugm.model import QuotaModel
 from ugm.partition import Allocation, AllocationRequest, Head, Reservation
 
-NAMES: Final = ("memory", "vcore")
 USERS: Final = (UserGroup("ana", ("dev",)), UserGroup("ben", ("ops", "dev")), UserGroup("eva"))
-RESERVES: Final = {"ugm.reservation": "enabled"}
 PRIORITY_FIRST: Final = "application.sort.priority"
-#: The properties of queues that concern the order, with values to choose from.
-SORTING: Final = {
-    "application.sort.policy": ("fifo", "fair"),
-    PRIORITY_FIRST: ("enabled", "disabled"),
-    "priority.offset": ("-5", "1", "5"),
-    "priority.policy": ("default", "fence"),
-    "ugm.queue.sort.policy": ("fifo", "fair"),
-}
-
-#: An operation on a partition; it has the same effect on its copy.
-Operation = Callable[[Partition], object]
-
-
-def random_limits(rng: Random) -> tuple[LimitConfig, ...]:
-    """Return limits of users and groups."""
-    owners: tuple[dict[str, tuple[str, ...]], ...] = (
-        {"users": ("ana",)},
-        {"users": ("*",)},
-        {"groups": ("dev",)},
-        {"groups": ("*",)},
-    )
-    return tuple(
-        LimitConfig(
-            users=names.get("users", ()),
-            groups=names.get("groups", ()),
-            max_resources=Resource(memory=rng.randint(3, 9)),
-            max_applications=rng.randint(0, 3),
-        )
-        for names in owners
-        if rng.random() < 0.3
-    )
-
-
-def random_queue(rng: Random, name: str, depth: int, *, plain: bool) -> QueueConfig:
-    """Return a queue; a plain one has no limits of users, and only the root reserves."""
-    reserves = name == "root" if plain else rng.random() < (0.7 if name == "root" else 0.3)
-    return QueueConfig(
-        name,
-        resources=QueueResources(
-            guaranteed=None if name == "root" else Resource(memory=rng.randint(1, 6)),
-            max=None if name == "root" or rng.random() < 0.5 else Resource(memory=rng.randint(4, 9)),
-        ),
-        max_applications=0 if plain or rng.random() < 0.8 else rng.randint(1, 3),
-        properties={
-            **(RESERVES if reserves else {}),
-            **{key: rng.choice(values) for key, values in SORTING.items() if rng.random() < 0.2},
-        },
-        limits=() if plain or rng.random() < 0.4 else random_limits(rng),
-        queues=tuple(
-            random_queue(rng, f"q{number}", depth - 1, plain=plain)
-            for number in range(rng.randint(1, 3) if depth else 0)
-        ),
-    )
 
 
 def properties_below(queue: QueueConfig, path: str = "root") -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -82,49 +28,26 @@ def properties_below(queue: QueueConfig, path: str = "root") -> Iterator[tuple[s
         yield from properties_below(child, f"{path}.{child.name}")
 
 
-class History:
+class Promises(History):
     """A partition in which time passes and every allocation keeps its promise."""
 
     def __init__(self, seed: int, models: Callable[[], list[QuotaModel]] = list, *, plain: bool = False) -> None:
-        self.rng = rng = Random(seed)
-        self.models, self.plain = models, plain
-        self.config = PartitionConfig(queues=(random_queue(rng, "root", 2, plain=plain),))
-        self.now, self.number = 1000, 0
-        self.done: list[tuple[int, Operation]] = []
-        self.size = Resource(memory=rng.randint(6, 14), vcore=rng.randint(6, 14))
-        self.partition = self.fresh(lambda: self.now)
+        rng = Random(seed)
+        # A plain one has no limits of users, and only the root reserves.
+        queue = random_queue(rng, names=("memory",), reserves=(1, 0) if plain else (0.7, 0.3), plain=plain)
+        size = Resource(memory=rng.randint(6, 14), vcore=rng.randint(6, 14))
+        super().__init__(rng, PartitionConfig(queues=(queue,)), models, size)
+        self.plain = plain
         self.promised: dict[str, int] = {}
-        self.properties = dict(properties_below(self.config.root))
+        self.properties = dict(properties_below(queue))
         #: The queues of the applications.
         self.paths: dict[str, str] = {}
-
-    def fresh(self, clock: Callable[[], int]) -> Partition:
-        """Return a partition at the beginning of the history."""
-        return Partition(self.config, models=self.models(), cluster=self.size, clock=clock)
-
-    def copy(self) -> tuple[Partition, list[int]]:
-        """Return a copy of the partition, and its clock."""
-        time = [self.now]
-        copy = self.fresh(lambda: time[0])
-        for at, operation in self.done:
-            time[0] = at
-            operation(copy)
-        time[0] = self.now
-        return copy, time
-
-    def do(self, operation: Operation) -> object:
-        """Execute an operation, which is repeated on copies."""
-        self.done.append((self.now, operation))
-        return operation(self.partition)
 
     def submit(self) -> None:
         """Submit an application with some requests; a few promise no end."""
         rng = self.rng
-        self.number += 1
-        leaves = [path for path in self.partition.queue_paths() if self.partition.queue_alone(path).is_leaf]  # type: ignore[union-attr] # it exists
-        name, user, path = f"a{self.number:03}", rng.choice(USERS), rng.choice(leaves)
+        name, path = self.submit_as(USERS)
         self.paths[name] = path
-        self.do(lambda p: p.submit(name, user, path))
         for number in range(rng.randint(1, 2)):
             amounts = {"memory": rng.choice([1, 1, 2, 5, 7]), "vcore": rng.choice([0, 1, 3, 6])}
             usage = Resource({key: value for key, value in amounts.items() if rng.random() < 0.8})
@@ -275,16 +198,16 @@ SEEDS: Final = seeds(1, 12, 700)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_promised_starts(seed: int) -> None:
     """With limits of all kinds, a reserved request starts no later than promised if all promises are kept."""
-    History(seed).run()
+    Promises(seed).run()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_naive_backfill(seed: int) -> None:
     """With one reservation, exactly the requests are held back that would delay it."""
-    History(seed, plain=True).run()
+    Promises(seed, plain=True).run()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_other_models(seed: int) -> None:
     """A quota model that counts what is charged denies no reserved request at its start."""
-    History(seed, lambda: [Licences(4)]).run()
+    Promises(seed, lambda: [Licences(4)]).run()

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.examples import seeds
+from support.random_histories import SORTING, random_queue
 from ugm import Partition, Resource, UserGroup
-from ugm.configuration import PartitionConfig, QueueConfig, QueueResources
+from ugm.configuration import PartitionConfig, QueueConfig
 from ugm.partition import AllocationState, ApplicationInfo, Head
 from ugm.partition.ordering.pending_order import OrderCopy
 from ugm.partition.ordering.scheduling_pass import turns_of
@@ -130,56 +131,27 @@ NAMES: Final = ("memory", "vcore", "gpu")
 KEYED: Final = "root.q0"
 
 
-def random_queue(rng: Random, path: str, depth: int) -> dict[str, Any]:
-    """Return the settings of a random queue, with the queues below it."""
-    properties = {}
-    if rng.random() < 0.5:
-        properties["application.sort.policy"] = rng.choice(["fifo", "fair"])
-    if rng.random() < 0.4:
-        properties["application.sort.priority"] = rng.choice(["enabled", "disabled"])
-    if rng.random() < 0.3:
-        properties["priority.offset"] = str(rng.randint(-3, 3))
-    if rng.random() < 0.2:
-        properties["priority.policy"] = "fence"
-    children = [
-        random_queue(rng, f"{path}.q{number}", depth - 1) for number in range(rng.randint(1, 3) if depth else 0)
-    ]
-    return {
-        "path": path,
-        "properties": properties,
-        "guaranteed": {name: rng.randint(0, 9) for name in NAMES if rng.random() < 0.3},
-        "max": {name: rng.randint(10, 30) for name in NAMES if rng.random() < 0.2},
-        "children": children,
-    }
+#: The properties that the naive order knows.
+ORDER: Final = {key: values for key, values in SORTING.items() if key != "ugm.queue.sort.policy"}
 
 
-def config_of(queue: Mapping[str, Any]) -> QueueConfig:
-    """Return the configuration of a queue. Sums of guarantees need not fit, so it cannot be a file."""
-    is_root = queue["path"] == "root"
-    amounts = {field: None if is_root else Resource(queue[field]) for field in ("guaranteed", "max")}
-    return QueueConfig(
-        queue["path"].rpartition(".")[2],
-        resources=QueueResources(**amounts),
-        properties=queue["properties"],
-        queues=tuple(map(config_of, queue["children"])),
-    )
-
-
-def flattened(queue: Mapping[str, Any], policy: str = "fifo", priority_first: str = "enabled") -> list[NaiveQueue]:
+def flattened(
+    queue: QueueConfig, above: str = "", policy: str = "fifo", priority_first: str = "enabled"
+) -> list[NaiveQueue]:
     """Return a queue and those below it with their settings."""
-    properties, is_root = queue["properties"], queue["path"] == "root"
+    path, properties, amounts = f"{above}{queue.name}", queue.properties, queue.resources
     policy = properties.get("application.sort.policy", policy)
     priority_first = properties.get("application.sort.priority", priority_first)
     own = NaiveQueue(
-        queue["path"],
-        {} if is_root else queue["guaranteed"],
-        {} if is_root else queue["max"],
+        path,
+        amounts.guaranteed or {},
+        amounts.max or {},
         policy,
         priority_first == "enabled",
         int(properties.get("priority.offset", 0)),
         "priority.policy" in properties,
     )
-    return [own, *(each for child in queue["children"] for each in flattened(child, policy, priority_first))]
+    return [own, *(each for child in queue.queues for each in flattened(child, f"{path}.", policy, priority_first))]
 
 
 class Play:
@@ -187,10 +159,9 @@ class Play:
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = Random(seed)
-        tree = random_queue(rng, "root", 2)
-        tree["children"] = tree["children"] or [random_queue(rng, "root.q0", 0)]
+        tree = random_queue(rng, names=NAMES, sorting=ORDER, plain=True)
         self.queues = flattened(tree)
-        self.partition = Partition(PartitionConfig(queues=(config_of(tree),)))
+        self.partition = Partition(PartitionConfig(queues=(tree,)))
         if rng.random() < 0.5:
             self.partition.add_node("n0", Resource(memory=60, vcore=60, gpu=60))
         self.leaves = [

@@ -6,15 +6,16 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from support.examples import seeds
 from support.partition_fixtures import Licences
 from support.quotatree_fixtures import document, tree_model
+from support.random_histories import SORTING, History, Operation, random_queue
 from ugm import AllocationRequest, Decision, Partition, Resource, UserGroup
-from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig, QueueResources
+from ugm.configuration import PartitionConfig
 from ugm.elastic import AdmissionRules, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.fairness import BinnedUsage, FairShares, ShareTree
 from ugm.model import QuotaModel
@@ -32,61 +33,8 @@ USERS: Final = (
 
 #: The tag of applications that names an elastic group and a leaf of the quota tree.
 TAG: Final = "team"
-
-#: The first second.
-_BEGIN: Final = 1000
-
-#: An operation on a partition; it has the same effect on its copy.
-Operation = Callable[[Partition], object]
-
-
-def random_limits(rng: Random) -> tuple[LimitConfig, ...]:
-    """Return limits of users and groups."""
-    found = []
-    for names in (
-        {"users": ("ana",)},
-        {"users": ("*",)},
-        {"groups": ("dev",)},
-        {"groups": ("dev", "ops")},
-        {"groups": ("*",)},
-    ):
-        if rng.random() < 0.3:
-            amounts = {name: rng.randint(2, 8) for name in NAMES if rng.random() < 0.4}
-            applications = rng.randint(1, 3) if rng.random() < 0.4 or not amounts else 0
-            found.append(LimitConfig(**names, max_resources=Resource(amounts) or None, max_applications=applications))
-    return tuple(found)
-
-
-def random_queue(rng: Random, name: str, depth: int, *, reserves: bool = False) -> QueueConfig:
-    """Return a queue with quotas, limits and settings of the order."""
-    properties = {}
-    for key, values in (
-        ("application.sort.policy", ("fifo", "fair", "share", "share")),
-        ("application.sort.priority", ("enabled", "disabled")),
-        ("priority.offset", ("-1", "2")),
-        ("priority.policy", ("fence",)),
-        ("ugm.queue.sort.policy", ("fair", "fifo")),
-    ):
-        if rng.random() < 0.25:
-            properties[key] = rng.choice(values)
-    if reserves and rng.random() < 0.4:
-        properties["ugm.reservation"] = "enabled"
-    quota = {name: rng.randint(3, 12) for name in NAMES if rng.random() < 0.25}
-    is_root = name == "root"
-    return QueueConfig(
-        name,
-        resources=QueueResources(
-            guaranteed=None if is_root else Resource({name: rng.randint(1, 5) for name in NAMES if rng.random() < 0.3}),
-            max=None if is_root else Resource(quota),
-        ),
-        max_applications=rng.randint(1, 4) if rng.random() < 0.15 else 0,
-        properties=properties,
-        limits=random_limits(rng) if rng.random() < 0.6 else (),
-        queues=tuple(
-            random_queue(rng, f"q{number}", depth - 1, reserves=reserves)
-            for number in range(rng.randint(1, 3) if depth else 0)
-        ),
-    )
+#: The order of applications depends on shares more often than on anything else.
+ORDER: Final = {**SORTING, "application.sort.policy": ("fifo", "fair", "share", "share")}
 
 
 def elastic() -> QuotaModel:
@@ -128,46 +76,23 @@ MODELS: Final[dict[str, Callable[[], list[QuotaModel]]]] = {
 }
 
 
-class History:
-    """A partition with a waiting list, and the operations that led to it."""
+class Waking(History):
+    """A partition with a waiting list."""
 
     def __init__(self, seed: int, models: str, *, reserves: bool = False) -> None:
-        self.rng = rng = Random(seed)
-        self.now = _BEGIN
-        self.reserves = reserves
-        self.models = MODELS[models]
+        rng = Random(seed)
         #: With one priority, a wake-up searches only the requests that may fit.
         self.priorities = rng.choice([[0], [0, 0, 1, -1]])
-        self.config = PartitionConfig(queues=(random_queue(rng, "root", 2, reserves=reserves),))
-        self.other = PartitionConfig(queues=(random_queue(rng, "root", 2, reserves=reserves),))
-        self.first = self.config
-        self.partition = self.fresh()
-        self.done: list[Operation] = []
+        self.reserves = reserves
+        self.config, self.other = (
+            PartitionConfig(
+                queues=(random_queue(rng, names=NAMES, sorting=ORDER, reserves=(0.7, 0.3) if reserves else (0, 0)),)
+            )
+            for _ in range(2)
+        )
+        size = Resource({name: rng.randint(5, 20) for name in NAMES}) if rng.random() < 0.7 else None
+        super().__init__(rng, self.config, MODELS[models], size)
         self.offered: set[str] = set()
-        self.number = 0
-        if rng.random() < 0.7:
-            size = Resource({name: rng.randint(5, 20) for name in NAMES})
-            self.do(lambda p: p.add_node("n", size))
-
-    def fresh(self) -> Partition:
-        """Return a partition at the beginning of the history."""
-        now, self.now = self.now, _BEGIN
-        made = Partition(self.first, models=self.models(), clock=lambda: self.now)
-        self.now = now
-        return made
-
-    def do(self, operation: Operation) -> Any:  # noqa: ANN401 - the result of the operation
-        """Execute an operation, which is repeated on copies."""
-        at = self.now
-        self.done.append(lambda p: self.at(at, p, operation))
-        return operation(self.partition)
-
-    def at(self, time: int, partition: Partition, operation: Operation) -> object:
-        """Execute an operation at an earlier time."""
-        now, self.now = self.now, time
-        result = operation(partition)
-        self.now = now
-        return result
 
     def size(self) -> Resource:
         """Return a random usage."""
@@ -178,7 +103,7 @@ class History:
         rng, choice = self.rng, self.rng.randrange(14)
         applications, allocations = self.partition.application_ids(), self.partition.allocations()
         if choice < 2 or not applications:
-            self.submit()
+            self.submit_as(USERS, tags={TAG: rng.choice(["red", "blue"])})
         elif choice < 8:
             self.number += 1
             name, owner, size = f"r{self.number:03}", rng.choice(applications), self.size()
@@ -197,16 +122,6 @@ class History:
             one = chosen.allocation_id
             if self.do(lambda p: p.resize(one, size)) and chosen.usage != size:
                 self.offered.clear()
-
-    def submit(self) -> None:
-        """Submit an application."""
-        rng = self.rng
-        self.number += 1
-        leaves = [path for path in self.partition.queue_paths() if self.partition.queue_alone(path).is_leaf]  # type: ignore[union-attr] # it exists
-        if leaves:
-            name, user, path = f"a{self.number:03}", rng.choice(USERS), rng.choice(leaves)
-            tags = {TAG: rng.choice(["red", "blue"])}
-            self.do(lambda p: p.submit(name, user, path, tags=tags))
 
     def change_much(self, applications: tuple[str, ...]) -> None:
         """Change a node, remove an application, or put another configuration in force."""
@@ -231,9 +146,7 @@ class History:
 
     def expected(self) -> list[str]:
         """Return what a pass over a copy grants."""
-        copy = self.fresh()
-        for operation in self.done:
-            operation(copy)
+        copy, _ = self.copy()
         granted = []
         for head in copy.scheduling_pass():
             if head.request.allocation_id in self.offered:
@@ -250,9 +163,7 @@ class History:
                 self.change()
             total += self.wake()
             self.now += self.rng.randint(0, 6)
-        copy = self.fresh()
-        for operation in self.done:
-            operation(copy)
+        copy, _ = self.copy()
         assert copy.reservations() == self.partition.reservations()
         return total
 
@@ -290,11 +201,11 @@ SEEDS: Final = seeds(1, 20, 170)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_wake(seed: int, models: str) -> None:
     """Every wake-up of a random history returns what a pass over a copy would grant, in its order."""
-    History(seed, models).run()
+    Waking(seed, models).run()
 
 
 @pytest.mark.parametrize("models", MODELS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_wake_with_reservations(seed: int, models: str) -> None:
     """With reservations, every wake-up returns what a pass over a copy would grant, which respects and makes them."""
-    History(seed, models, reserves=True).run()
+    Waking(seed, models, reserves=True).run()
