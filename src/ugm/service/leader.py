@@ -119,12 +119,7 @@ class LeaderLog:
             raise type(self.outage)(*self.outage.args)
 
     def prepare(self) -> None:
-        """Begin a change."""
-        self._has_written = False
-        self.begin()
-
-    def begin(self) -> None:
-        """Read the time of a change, unless it joins others."""
+        """Begin a change, which has the time of those that it joins."""
         if not self.changes:
             self.clock.begin()
 
@@ -178,6 +173,7 @@ class LeaderLog:
 
     def mark_committed(self) -> None:
         """Note that the current change is final."""
+        self._has_written = False
 
     def wait(self, change: int, event: int) -> bool:  # noqa: ARG002 - as in the protocol
         """Return that the thread does not wait: the leader answers when the change is durable."""
@@ -268,7 +264,7 @@ class Leader:
             connection.close(wire.Moved(""))
             return
         else:
-            self.log.begin()
+            self.log.prepare()
             session = self.sessions.open(hello.client, connection.token_name)
             if session is None:
                 reason = "there are too many sessions with allocations or a connection"
@@ -314,7 +310,7 @@ class Leader:
     def _leave(self, connection: Connection) -> None:
         self.disconnected(connection)
         if connection.session is not None and not self.log.outage:
-            self.log.begin()
+            self.log.prepare()
             self.sessions.drop(connection.session)
             self.commit()
 
@@ -365,7 +361,7 @@ class Leader:
                 raise FencedError(caller.name)
             if operation.is_about_sessions:
                 # The partition itself begins its changes.
-                self.log.begin()
+                self.log.prepare()
                 self.log.require_ready()
         return self.sessions if operation.is_about_sessions else self.partition
 
@@ -506,7 +502,7 @@ class Leader:
     def _tidy(self) -> None:
         """Forget the sessions of clients that own nothing and did not return."""
         if self.log.outage is None:
-            self.log.begin()
+            self.log.prepare()
             self.sessions.forget_idle(_FORGET)
             self.commit()
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
