@@ -134,6 +134,27 @@ def test_elastic_groups_and_quota_nodes() -> None:
         Budgets([Budget("science", elastic_group="science", amounts=hours(8))])
 
 
+def test_a_reset_keeps_what_is_settled() -> None:
+    """After a reset, charging the same claims again restores the accounts, with what is used and what is promised."""
+    model = Budgets([Budget("each", user="*", amounts=hours(9), period=Period.DAY, carry=Carry.ALL)])
+    claims = [
+        Claim(name, "app", gpu(1), "root.b", SUE, until=until)
+        for name, until in (("1", NOON + 7200), ("2", None), ("3", NOON + 60))
+    ]
+    for now, method, given in ((NOON, "charge", claims), (NOON + 1800, "refund", claims[2:])):
+        model.at(now)
+        for claim in given:
+            getattr(model, method)(claim)
+    before = model.accounts()
+    model.reset()
+    assert model.accounts() != before
+    for claim in reversed(claims[:2]):
+        model.charge(claim)
+
+    assert model.accounts() == before
+    assert not model.verify({claim.allocation_id: claim for claim in claims[:2]}, {})
+
+
 def test_weights() -> None:
     """Several resources are one number, exactly."""
     weights = {"gpu": Fraction(1, 3), "vcore": Fraction(1, 2)}
