@@ -79,14 +79,12 @@ OPTIONS: list[tuple[Callable[..., object], dict[str, Any], dict[str, Any]]] = [
     (
         JobMapping,
         {},
-        dict.fromkeys(
-            ("queue_levels", "prefixes", "tags", "vcore_per_processor", "memory_per_processor", "default_queue"), None
-        ),
+        dict.fromkeys(("queue_levels", "prefixes", "tags", "per_processor", "default_queue"), None),
     ),
     (
         simulate,
         {"jobs": [], "config": CONFIG},
-        dict.fromkeys(("until", "observer", "recorder", "models", "order", "start", "group_limits"), "x"),
+        dict.fromkeys(("until", "recorder", "models", "order", "start", "group_limits"), "x"),
     ),
 ]
 

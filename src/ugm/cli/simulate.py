@@ -21,7 +21,6 @@ from ugm.cli.report.page import comparison_page, page
 from ugm.cli.report.terminal import render, render_comparison
 from ugm.cli.signature import JsonFlag, PartitionName, options
 from ugm.config import PartitionConfig
-from ugm.resources import Resource
 from ugm.simulation import (
     JobMapping,
     JobOrderName,
@@ -29,7 +28,6 @@ from ugm.simulation import (
     ReplayComparison,
     Report,
     SwfHeader,
-    Variant,
     parse_swf,
     simulate,
 )
@@ -141,14 +139,10 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     sys.exit(0 if all(one.report.is_clean for one in results) else PROBLEMS)
 
 
-def _mapping(*, per_processor: Resource, **fields: Any) -> JobMapping:  # noqa: ANN401 - of `_MappingOptions`
+def _mapping(**fields: Any) -> JobMapping:  # noqa: ANN401 - of `_MappingOptions`
     """Return the mapping of the options that are given."""
-    given, each = (
-        {name: value for name, value in fields.items() if value is not None and value != ()},
-        {**per_processor},
-    )
-    given |= {f"{name}_per_processor": each.pop(name) for name in ("vcore", "memory") if name in each}
-    return JobMapping(per_processor=Resource(each), **given)
+    given = {name: value for name, value in fields.items() if value is not None and value != ()}
+    return JobMapping(**given)
 
 
 def _cases(
@@ -229,7 +223,7 @@ def _show_report(
 def _show_comparison(
     results: Sequence[_Result], workload: Path, html_file: TextIO | None, *, top: int, as_json: bool
 ) -> None:
-    compared = ReplayComparison(tuple(Variant(one.case.name, one.report) for one in results))
+    compared = ReplayComparison({one.case.name: one.report for one in results})
     title = f"{workload.name} under {', '.join(dict.fromkeys(one.case.config_file.name for one in results))}"
     recorders = [one.recorder for one in results]
     if html_file is not None:

@@ -15,7 +15,7 @@ from ugm.configuration.scheduler import RESERVATION
 from ugm.errors import RequestError
 from ugm.fairness.kind import declared_shares
 from ugm.identity import UserGroup
-from ugm.model import Claim, UserRank
+from ugm.model import UserRank
 from ugm.ordering.sort_settings import POLICY, PROPERTIES, QUEUE_POLICY, QueueSettings
 
 __all__ = ["JobOrderName", "PeriodicShares", "ordered", "reserving"]
@@ -85,13 +85,16 @@ class PeriodicShares:
         config: the configuration; all users have equal shares if it declares none.
     """
 
-    __slots__ = ("_now", "_rank", "_ranked_at", "_shares")
+    __slots__ = ("_now", "_rank", "_ranked_at", "_shares", "charge", "check", "refund")
 
     #: Shares only order requests.
     may_deny: Final = False
 
     def __init__(self, config: PartitionConfig) -> None:
         self._shares: Final = declared_shares(config.ugm.fair_share or _EQUAL_SHARES)
+        self.check: Final = self._shares.check
+        self.charge: Final = self._shares.charge
+        self.refund: Final = self._shares.refund
         self._rank: UserRank | None = None
         self._now = self._ranked_at = 0
 
@@ -99,18 +102,6 @@ class PeriodicShares:
         """Note the time of an operation."""
         self._now = now
         self._shares.at(now)
-
-    def check(self, claim: Claim) -> tuple[()]:  # noqa: ARG002 - nothing is limited
-        """Return no limit: shares only order requests."""
-        return ()
-
-    def charge(self, claim: Claim) -> None:
-        """Count a claim for its user."""
-        self._shares.charge(claim)
-
-    def refund(self, claim: Claim) -> None:
-        """Stop counting a claim."""
-        self._shares.refund(claim)
 
     def capture_rank(self, users: Iterable[UserGroup] = ()) -> Callable[[], UserRank]:
         """Return a function that returns the order of the users in this period."""

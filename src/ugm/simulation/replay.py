@@ -68,7 +68,7 @@ from ugm.simulation.report import Report
 from ugm.simulation.timeline import BudgetLog, Timeline
 from ugm.simulation.workload import Job, checked_jobs
 
-__all__ = ["Progress", "Replay", "simulate"]
+__all__ = ["Replay", "simulate"]
 
 #: After the last job, a replay waits for the next change of limits or budgets while jobs are waiting, unless none was
 #: released or started for this time, in seconds.
@@ -80,29 +80,17 @@ _OTHERS: Final = frozenset({TrackingType.USER.value, TrackingType.GROUP.value, B
 _ClassKey: TypeAlias = tuple[str, UserGroup, Resource, tuple[tuple[str, str], ...], int | None]
 
 
-class Progress(NamedTuple):
-    """The progress of a replay."""
-
-    #: The time of the virtual clock.
-    now: int
-    #: The numbers of submitted, running and waiting jobs.
-    submitted: int
-    running: int
-    waiting: int
-
-
 def _no_models() -> tuple[QuotaModel, ...]:
     return ()
 
 
-def simulate(  # noqa: PLR0913 - one for each option
+def simulate(
     jobs: Iterable[Job],
     config: PartitionConfig,
     *,
     cluster: Resource | None = None,
     group_limits: Literal["always", "unless-user-limited"] = "always",
     until: int | None = None,
-    observer: Callable[[Progress], None] | None = None,
     recorder: Recorder | None = None,
     models: Callable[[], Iterable[QuotaModel]] = _no_models,
     reclaims: bool = True,
@@ -122,7 +110,6 @@ def simulate(  # noqa: PLR0913 - one for each option
         cluster: the resources of the cluster; None for an unlimited cluster.
         group_limits: as for `ugm.Partition`.
         until: the last second of the replay; None to continue until the last job has ended.
-        observer: called after each submission and each round of completions, to show progress.
         recorder: a new recorder, to be queried after the replay.
         models: a function that returns new quota models, in addition to those that the configuration declares. It is
             called twice: a second partition only answers queries about limits.
@@ -151,8 +138,6 @@ def simulate(  # noqa: PLR0913 - one for each option
     require_callable("models", models)
     if until is not None:
         require_instance("until", until, int)
-    if observer is not None:
-        require_callable("observer", observer)
     if recorder is not None:
         require_instance("recorder", recorder, Recorder)
     replayed, given = reserving(ordered(config, order), reserves=reserves), list(models())
@@ -164,9 +149,7 @@ def simulate(  # noqa: PLR0913 - one for each option
         cluster = Families(config.ugm.families).normal(cluster, argument="cluster")
     timeline = Timeline(start, replayed, budgets)
     partition = Partition(replayed, cluster=cluster, models=given, group_limits=group_limits, clock=timeline.second)
-    replay = Replay(
-        partition, jobs, timeline, models(), observer=observer, recorder=recorder, reserves=reserves, reclaims=reclaims
-    )
+    replay = Replay(partition, jobs, timeline, models(), recorder=recorder, reserves=reserves, reclaims=reclaims)
     replay.run(until)
     return replay.report()
 
@@ -202,7 +185,6 @@ class Replay:
         jobs: the jobs in the order of their submission; they are read one by one.
         timeline: the virtual clock, with the configuration of the partition.
         models: new copies of the quota models that were passed to the partition, which answer queries about limits.
-        observer: called after each submission and each round of completions.
         recorder: a new recorder.
         reserves: whether queues reserve capacity for jobs that they delay.
         reclaims: whether groups and queues take back what they are guaranteed.
@@ -215,7 +197,6 @@ class Replay:
         timeline: Timeline,
         models: Iterable[QuotaModel] = (),
         *,
-        observer: Callable[[Progress], None] | None = None,
         recorder: Recorder | None = None,
         reserves: bool = False,
         reclaims: bool = True,
@@ -227,7 +208,6 @@ class Replay:
         limiting = highest_limits(replace(timeline.config, ugm=replace(timeline.config.ugm, budgets=())))
         unused = Partition(limiting, cluster=self._cluster, models=models)
         self._gauges: Final = ReplayGauges(unused, timeline.is_scheduled)
-        self._observer: Final = observer
         self._recorder: Final = recorder
         self._reserves: Final = reserves
         self._reclaims: Final = reclaims
@@ -256,9 +236,8 @@ class Replay:
         #: The waiting classes with guarantees, each with the number of changes at its last denied reclaim.
         self._entitled: Final[dict[JobClass, int]] = {}
         self._changes = 0
-        #: The time from which a waiting job may preempt, if that was too early, and a heap of these seconds.
+        #: The second from which a waiting job may preempt, if that was too early.
         self._due: Final[dict[str, int]] = {}
-        self._retries: Final[list[int]] = []
 
     # Time
 
@@ -279,7 +258,7 @@ class Replay:
                 break
             self._go_to(second, is_end=second == end, is_change=second == change)
         if until is not None:
-            self._move_to(until)
+            self._timeline.now = max(self.now, until)
 
     def _is_over(self, second: int) -> bool:
         """Return whether no job will start, not even at the next second at which limits change."""
@@ -296,28 +275,21 @@ class Replay:
 
     def _next_change(self) -> int:
         """Return the second at which limits change, budgets are renewed or a job may preempt, if that may matter."""
-        if not self._counters.submitted or not (self.waiting or self._budgets.follows_changes):
+        if not self._counters.submitted or not (self.waiting or self._timeline.has_budgets):
             # A job may run through a million changes, and none of them does anything.
             return NEVER
         if self._timeline.next_change <= self.now:
             self._timeline.find_next_change()
-        while self._retries and self._retries[0] <= self.now:
-            heappop(self._retries)
-        return min(self._timeline.next_change, self._retries[0] if self._retries else NEVER)
-
-    def _move_to(self, second: int) -> None:
-        """Set the clock, after a check of the thresholds if the last second is over."""
-        if second > self.now:
-            self._budgets.watch()
-            self._timeline.now = second
+        retries = (due for due in self._due.values() if due > self.now)
+        return min(self._timeline.next_change, min(retries, default=NEVER))
 
     def _go_to(self, second: int, *, is_end: bool, is_change: bool) -> None:
         """Let happen what happens first at the second of the next event."""
         if is_change:
             self._changes += 1
-            self._move_to(second - 1)
+            self._timeline.now = second - 1
             self._budgets.close_periods()
-        self._move_to(second)
+        self._timeline.now = second
         if is_end or is_change:
             while self._next_end() == second:
                 name = heappop(self._ends)[2]
@@ -339,8 +311,6 @@ class Replay:
         self._lowered.clear()
         if self._recorder:
             self._recorder.record_counts(self.now, len(self.running), len(self.waiting))
-        if self._observer:
-            self._observer(Progress(self.now, self._counters.submitted, len(self.running), len(self.waiting)))
 
     def _start_waiting(self) -> None:
         """Start the waiting jobs that fit now."""
@@ -522,14 +492,13 @@ class Replay:
 
     def _preempt(self, name: str, job_class: JobClass) -> tuple[str, ...]:
         """Release what queues above their guarantees have to return for a job; empty if nothing helps."""
-        if not (self._preempts and job_class.may_preempt) or self._due.get(name, 0) > self._timeline.second():
+        if not (self._preempts and job_class.may_preempt) or self._due.get(name, 0) > self.now:
             return ()
         request = AllocationRequest(name, name, job_class.usage, duration=job_class.duration)
         since = self._timeline.second() - (self.now - self.waiting[name].since)
         plan = self.partition.plan_preemption(request, since=since)
         if plan.due is not None:
-            self._due[name] = plan.due
-            heappush(self._retries, self._timeline.second_of(plan.due))
+            self._due[name] = self._timeline.second_of(plan.due)
         victims = self.partition.carry_out(plan) if plan else ()
         for victim in victims:
             self.partition.release(victim)
@@ -561,7 +530,6 @@ class Replay:
             self._counters.end(running.job_class.usage, self.now - running.began)
         if self._recorder:
             self._recorder.finish(self.now)
-        budgets, crossings = self._budgets.finish()
         return Report(
             **self._counters.figures(self._cluster, self.now),
             decisions=self._decisions,
@@ -569,7 +537,6 @@ class Replay:
             end_time=self.now,
             limits=self._gauges.limits(),
             lending=self._gauges.lending(self.now),
-            budgets=budgets,
-            crossings=crossings,
+            budgets=self._budgets.finish(),
             findings=findings,
         )

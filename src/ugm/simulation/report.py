@@ -9,19 +9,17 @@ A comparison of replays of one workload under several configurations or orders s
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import StatisticsError, correlation
 from typing import Final, final
 
 from ugm._json_values import JsonObject, Row, attributes, to_json
-from ugm.partition import ThresholdCrossed
 from ugm.resources import Resource
 
 __all__ = [
     "BudgetUse",
-    "Crossing",
     "GroupLending",
     "GroupReclaim",
     "JobRejection",
@@ -31,7 +29,6 @@ __all__ = [
     "Report",
     "ResourceUse",
     "UserImpact",
-    "Variant",
     "WaitingComparison",
     "WaitingTime",
 ]
@@ -178,24 +175,6 @@ class BudgetUse(Row):
     ran_out: int | None
     #: The jobs of this period that it delayed or rejected when they arrived.
     denied_jobs: int
-    #: The forecast at the end of the replay: when nothing is left at the current rate; None if not in this period.
-    exhausted: int | None
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Crossing:
-    """A threshold that was crossed during the replay."""
-
-    #: The second of the workload.
-    second: int
-    crossed: ThresholdCrossed
-    #: For a budget, the forecast at that second: when nothing is left at the current rate; None if not in this period.
-    exhausted: int | None
-
-    def to_dict(self) -> JsonObject:
-        """Return the values for JSON."""
-        return {"second": self.second, **self.crossed.to_dict(), "exhausted": self.exhausted}
 
 
 @final
@@ -278,8 +257,6 @@ class Report:
     #: The accounts of budgets in each period in which they were used or denied jobs: those that denied jobs, by the
     #: time of the first denial, and then those that used most of their limit.
     budgets: tuple[BudgetUse, ...] = ()
-    #: The thresholds of the configuration that were crossed, watched once in each hour of the workload.
-    crossings: tuple[Crossing, ...] = ()
     #: The findings of the self-check of the partition at the end; empty if there are none.
     findings: tuple[str, ...]
     #: The waiting times that the log has for the started jobs; None if it has none.
@@ -324,7 +301,7 @@ class Report:
             "usage_correlation": None if self.usage_correlation is None else round(self.usage_correlation, 4),
             "users": [{"user": name, "used": used.get(name, 0), **waiting.to_dict()} for name, waiting in self.users],
             "groups": [{"group": name, **waiting.to_dict()} for name, waiting in self.groups],
-            **attributes(self, ("limits", "rejections", "lending", "reclaims", "budgets", "crossings")),
+            **attributes(self, ("limits", "rejections", "lending", "reclaims", "budgets")),
             "verify": {"clean": self.is_clean, "findings": list(self.findings)},
         }
 
@@ -348,26 +325,16 @@ _NOTHING = WaitingTime.of(())
 
 @final
 @dataclass(frozen=True, slots=True)
-class Variant:
-    """One replay of several."""
-
-    #: Distinguishes it from the others, for example by its order.
-    name: str
-    report: Report
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class WaitingComparison:
-    """The waiting times of one user or group in every variant."""
+    """The waiting times of one user or group in every replay."""
 
     name: str
-    #: In the order of the variants; without jobs if none was started.
+    #: In the order of the replays; without jobs if none was started.
     waits: tuple[WaitingTime, ...]
 
     @property
     def changes(self) -> tuple[float, ...]:
-        """The difference of the mean waiting time from that of the first variant, in seconds; negative for a gain."""
+        """The difference of the mean waiting time from that of the first replay, in seconds; negative for a gain."""
         return tuple(one.mean - self.waits[0].mean for one in self.waits)
 
     def to_dict(self) -> JsonObject:
@@ -379,18 +346,18 @@ class WaitingComparison:
 @final
 @dataclass(frozen=True, slots=True)
 class LimitComparison:
-    """The jobs that one limit delayed in every variant."""
+    """The jobs that one limit delayed in every replay."""
 
     kind: str
     queue_path: str
     limit_name: str
     resource: str | None
-    #: None for a variant without the limit, or in which no job was charged to it.
+    #: None for a replay without the limit, or in which no job was charged to it.
     limits: tuple[LimitSummary | None, ...]
 
     @property
     def delayed_seconds(self) -> tuple[int, ...]:
-        """The seconds for which the limit delayed jobs, by variant."""
+        """The seconds for which the limit delayed jobs, by replay."""
         return tuple(0 if one is None else one.delayed_seconds for one in self.limits)
 
     def to_dict(self) -> JsonObject:
@@ -408,7 +375,8 @@ class LimitComparison:
 class ReplayComparison:
     """Several replays of one workload. The first one is the reference of all changes."""
 
-    variants: tuple[Variant, ...]
+    #: By a name that distinguishes the replay from the others, for example its order.
+    reports: Mapping[str, Report]
 
     @property
     def users(self) -> tuple[WaitingComparison, ...]:
@@ -421,15 +389,15 @@ class ReplayComparison:
         return self._waiting(lambda report: report.groups)
 
     def _waiting(self, figures: Callable[[Report], Iterable[tuple[str, WaitingTime]]]) -> tuple[WaitingComparison, ...]:
-        sides = [dict(figures(one.report)) for one in self.variants]
+        sides = [dict(figures(report)) for report in self.reports.values()]
         names = {name: None for side in sides for name in side}
         found = [WaitingComparison(name, tuple(side.get(name, _NOTHING) for side in sides)) for name in names]
         return tuple(sorted(found, key=_impact))
 
     @property
     def limits(self) -> tuple[LimitComparison, ...]:
-        """The limits that delayed jobs in any variant, those that delayed them longest in one of them first."""
-        sides = [{limit.key: limit for limit in one.report.limits} for one in self.variants]
+        """The limits that delayed jobs in any replay, those that delayed them longest in one of them first."""
+        sides = [{limit.key: limit for limit in report.limits} for report in self.reports.values()]
         keys = {key: None for side in sides for key in side}
         found = [LimitComparison(*key, limits=tuple(side.get(key) for side in sides)) for key in keys]
         delaying = [one for one in found if any(one.delayed_seconds)]
@@ -437,7 +405,7 @@ class ReplayComparison:
 
     def to_dict(self) -> JsonObject:
         """Return the comparison for JSON, without the reports."""
-        return {"variants": [one.name for one in self.variants], **attributes(self, ("users", "groups", "limits"))}
+        return {"variants": list(self.reports), **attributes(self, ("users", "groups", "limits"))}
 
 
 def _impact(one: WaitingComparison) -> tuple[int, str]:

@@ -1,8 +1,7 @@
 """The virtual clock of a replay, its calendar, and a log of the budgets in each period.
 
 A `Timeline` knows the seconds at which limits change or budgets are renewed. A `BudgetLog` notes which budgets ran out
-in which period, and which thresholds were crossed. It reads the accounts in the last second before a period ends,
-because they restart in the next one.
+in which period. It reads the accounts in the last second before a period ends, because they restart in the next one.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from ugm.budgets import Budget, Period
 from ugm.budgets.budget import calendar_of
@@ -20,20 +19,19 @@ from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import UserGroup
 from ugm.model import BUDGET, AccountState
-from ugm.partition import AbstractPartition, ThresholdWatch
+from ugm.partition import AbstractPartition
 from ugm.partition.answers.thresholds import used_share
 from ugm.partition.config.compiled import ConfigSchedule
 from ugm.simulation.gauges import Gauge
-from ugm.simulation.report import BudgetUse, Crossing
+from ugm.simulation.report import BudgetUse
 
 __all__ = ["BudgetLog", "Timeline"]
 
 #: The first second that is supported: January 1 of the year 2, whose week begins in the year 1 in every time zone.
 _FIRST_SECOND: Final = (date(2, 1, 1) - date(1970, 1, 1)).days * 86_400
 
-#: The seconds of the workload between two updates of the thresholds.
-_WATCHED_EVERY: Final = 3600
-
+#: The fields of a use that an account has, too.
+_OF_ACCOUNT: Final = ("budget", "owner", "scope", "queue_path", "resource", "limit", "settled")
 #: The budget, the owner and the resource of an account.
 _AccountKey: TypeAlias = tuple[str, str, str]
 
@@ -107,24 +105,12 @@ class _Denials:
 @final
 @dataclass(slots=True, eq=False)
 class BudgetLog:
-    """The accounts of budgets in all periods, and the crossed thresholds, of one replay."""
+    """The accounts of budgets in all periods of one replay."""
 
     partition: AbstractPartition
     timeline: Timeline
     _uses: list[BudgetUse] = field(default_factory=list)
-    _crossings: list[Crossing] = field(default_factory=list)
     _denials: dict[_AccountKey, _Denials] = field(default_factory=dict)
-    #: None if the configuration has no thresholds.
-    _watch: ThresholdWatch | None = field(init=False)
-    _watched_until: int = -1
-
-    def __post_init__(self) -> None:
-        self._watch = ThresholdWatch(self.partition) if self.timeline.config.ugm.thresholds.shares else None
-
-    @property
-    def follows_changes(self) -> bool:
-        """True if the log reads the accounts or the limits when these change, also while no job waits."""
-        return self.timeline.has_budgets or self._watch is not None
 
     def deny(self, violations: Iterable[Violation]) -> None:
         """Note the time of a denial."""
@@ -146,27 +132,13 @@ class BudgetLog:
         end = self.timeline.second() + 1
         for one in self._accounts():
             if one.renews == end:
-                self._record(one._replace(settled=one.settled + one.rate, exhausted=None), self.timeline.now + 1)
+                self._record(one._replace(settled=one.settled + one.rate), self.timeline.now + 1)
 
-    def watch(self) -> None:
-        """Record crossed thresholds, if the hour since the last update is over."""
-        now = self.timeline.now
-        if self._watch is None or now < self._watched_until:
-            return
-        self._watched_until = now + _WATCHED_EVERY
-        crossed = self._watch.update()
-        forecasts = {_key(one): one.exhausted for one in self._accounts()} if crossed else {}
-        for each in crossed:
-            exhausted = forecasts.get((each.place, each.name, each.resource or "")) if each.kind == BUDGET else None
-            self._crossings.append(Crossing(now, each, self._workload_second(exhausted)))
-
-    def finish(self) -> tuple[tuple[BudgetUse, ...], tuple[Crossing, ...]]:
-        """Return all uses of budgets, and all crossings."""
-        self._watched_until = -1
-        self.watch()
+    def finish(self) -> tuple[BudgetUse, ...]:
+        """Return all uses of budgets at the end of the replay."""
         for one in self._accounts():
             self._record(one, None)
-        return tuple(sorted(self._uses, key=_rank)), tuple(self._crossings)
+        return tuple(sorted(self._uses, key=_rank))
 
     def _accounts(self) -> list[AccountState]:
         """Return all accounts that exist, and those that have only denied."""
@@ -181,25 +153,9 @@ class BudgetLog:
 
     def _record(self, account: AccountState, end: int | None) -> None:
         denials = self._denials.pop(_key(account), None) or _Denials(account.queue_path, None)
-        if not account.settled and denials.first is None:
-            return
-        use = BudgetUse(
-            account.budget,
-            account.owner,
-            account.scope.value,
-            account.queue_path,
-            account.resource,
-            end,
-            account.limit,
-            account.settled,
-            denials.first,
-            denials.jobs,
-            self._workload_second(account.exhausted),
-        )
-        self._uses.append(use)
-
-    def _workload_second(self, second: int | None) -> int | None:
-        return None if second is None else self.timeline.second_of(second)
+        if account.settled or denials.first is not None:
+            of_account: dict[str, Any] = {name: getattr(account, name) for name in _OF_ACCOUNT}
+            self._uses.append(BudgetUse(**of_account, end=end, ran_out=denials.first, denied_jobs=denials.jobs))
 
 
 def _key(account: AccountState) -> _AccountKey:

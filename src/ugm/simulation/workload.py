@@ -34,14 +34,14 @@ from ugm.arguments import (
     require_iterable,
     require_mapping,
     require_resource,
-    require_whole,
 )
 from ugm.errors import RequestError, UgmError, printable
 from ugm.families import family_name
 from ugm.identity import ROOT, UserGroup, canonical_path
-from ugm.resources import Resource
+from ugm.resources import MEMORY, Resource
 
 __all__ = [
+    "DEFAULT_AMOUNTS",
     "DEFAULT_PREFIXES",
     "Job",
     "JobMapping",
@@ -317,7 +317,10 @@ DEFAULT_PREFIXES: Final[Mapping[NameField, str]] = MappingProxyType(
 _REMEMBERED_SIZES: Final = 1024
 
 _KIB: Final = 2**10
-_GIB: Final = 2**30
+#: The amounts of jobs per processor, in base units.
+DEFAULT_AMOUNTS: Final = Resource(vcore=1000, memory=2 * 2**30)
+#: The user of jobs with an unknown user. If the group of a job is unknown, its user has no groups.
+_UNKNOWN_USER: Final = "unknown"
 
 
 @final
@@ -344,13 +347,8 @@ class JobMapping:
     #: The tags of each job, with the field whose name each has; a tag is omitted if the field is unknown. Quota models
     #: and placement rules read them.
     tags: Mapping[str, NameField] = field(default_factory=dict)
-    #: The user of jobs with an unknown user. If the group of a job is unknown, its user has no groups.
-    unknown_user: str = "unknown"
-    #: In thousandths of a core.
-    vcore_per_processor: int = 1000
-    #: In bytes, for jobs with neither requested nor used memory in the log. With 0, they request no memory.
-    memory_per_processor: int = 2 * _GIB
-    #: Further amounts per processor, for example of GPUs.
+    #: The amounts per processor that replace or complete those of `DEFAULT_AMOUNTS`. The memory is that of jobs with
+    #: neither requested nor used memory in the log. With 0, jobs do not request a resource.
     per_processor: Resource = field(default_factory=Resource)
     #: The variants of these amounts that jobs request, by the name of one of their fields, such as ``queue2``. Of
     #: several for a job, the first counts; a job without one requests any.
@@ -362,10 +360,7 @@ class JobMapping:
         for level in (*levels, *prefixes, *tags.values()):
             if level not in get_args(NameField):
                 raise RequestError("field", level, f"expected one of {', '.join(get_args(NameField))}")
-        for name in ("vcore_per_processor", "memory_per_processor"):
-            require_whole(name, getattr(self, name))
-        for name in ("default_queue", "unknown_user"):
-            require_instance(name, getattr(self, name), str)
+        require_instance("default_queue", self.default_queue, str)
         amounts = require_resource("per_processor", self.per_processor)
         for variant in require_mapping("variants", self.variants).values():
             if family_name(require_instance("variants", variant, str)) not in amounts:
@@ -375,8 +370,8 @@ class JobMapping:
         """Yield one job for each record.
 
         - Processors: the allocated, else the requested, else one; 0 counts as unknown.
-        - Memory: the requested, else the used, else `memory_per_processor`; each multiplied by the processors.
-        - Other resources: `per_processor`, with the `variants`.
+        - Memory: the requested, else the used, else that of `per_processor`; each multiplied by the processors.
+        - Other resources: those of `per_processor`, with the `variants`.
         - Run time: 0 if unknown, for example for a job that was cancelled before it ran.
 
         Raises:
@@ -398,7 +393,7 @@ class JobMapping:
             yield Job(record.number, record.submit_time, run_time, queue, user, usage, tags, wait, requested)
 
     def _user(self, user: int, group: int) -> UserGroup:
-        name = self.unknown_user if user == UNKNOWN else self._name("user", user)
+        name = _UNKNOWN_USER if user == UNKNOWN else self._name("user", user)
         groups = () if group == UNKNOWN else (self._name("group", group),)
         return UserGroup(name, groups)
 
@@ -419,11 +414,11 @@ class JobMapping:
     def _name(self, level: NameField, number: int) -> str:
         return f"{self.prefixes.get(level, DEFAULT_PREFIXES[level])}{number}"
 
-    def _size(self, record: SwfRecord) -> tuple[int, int]:
-        """Return the number of processors, and the bytes of each."""
+    @staticmethod
+    def _size(record: SwfRecord) -> tuple[int, int]:
+        """Return the number of processors, and the memory of each in KiB."""
         processors = max(record.processors, 0) or max(record.requested_processors, 0) or 1
-        memory = record.memory if record.requested_memory == UNKNOWN else record.requested_memory
-        return processors, self.memory_per_processor if memory == UNKNOWN else memory * _KIB
+        return processors, record.memory if record.requested_memory == UNKNOWN else record.requested_memory
 
     def _requested_variants(self, record: SwfRecord) -> tuple[str, ...]:
         names = {self._name(level, getattr(record, level)) for level in DEFAULT_PREFIXES}
@@ -434,6 +429,8 @@ class JobMapping:
         return tuple(found.values())
 
     def _usage(self, processors: int, memory: int, variants: tuple[str, ...]) -> Resource:
-        each = Resource(vcore=self.vcore_per_processor, memory=memory) + self.per_processor
-        typed = {variant: self.per_processor[family_name(variant)] for variant in variants}
-        return ((each + Resource(typed)) * processors).without_zeros()
+        each = {**DEFAULT_AMOUNTS, **self.per_processor}
+        each |= {variant: each[family_name(variant)] for variant in variants}
+        if memory != UNKNOWN:
+            each[MEMORY] = memory * _KIB
+        return (Resource(each) * processors).without_zeros()

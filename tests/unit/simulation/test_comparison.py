@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ugm import Resource, UserGroup, parse_config
-from ugm.simulation import Job, ReplayComparison, Variant, simulate
+from ugm.simulation import Job, ReplayComparison, simulate
 from ugm.simulation.report import _rank_correlation as rank_correlation
 
 ONE_CORE = "partitions: [{queues: [{name: a, resources: {max: {vcore: CORES}}}]}]"
@@ -18,7 +18,7 @@ def compared(*cores: int) -> ReplayComparison:
     jobs = [Job(number, 0, 10, "root.a", UserGroup(name, ("dev",)), Resource(vcore=1000)) for number, name in USERS]
     names = {count: ONE_CORE.replace("CORES", str(count)) for count in cores}
     return ReplayComparison(
-        tuple(Variant(f"{count} cores", simulate(jobs, parse_config(names[count]).partition())) for count in cores)
+        {f"{count} cores": simulate(jobs, parse_config(names[count]).partition()) for count in cores}
     )
 
 
@@ -37,8 +37,8 @@ def test_changes() -> None:
     assert found.to_dict()["limits"][0]["limits"] == [1000, 2000]
     assert found.to_dict()["users"][0]["changes"] == [0.0, -10.0]
     # A user whose jobs start in one replay only has no waiting in the other.
-    one = found.variants[0]
-    other = ReplayComparison((one, Variant("none", replace(one.report, users=(), limits=()))))
+    one = found.reports["1 cores"]
+    other = ReplayComparison({"1 cores": one, "none": replace(one, users=(), limits=())})
     assert [waits.jobs for waits in other.users[0].waits] == [1, 0]
     assert other.limits[0].limits[1] is None
 

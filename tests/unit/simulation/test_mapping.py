@@ -58,7 +58,7 @@ def test_memory(requested: int, used: int, memory: int) -> None:
     """Requested memory counts, else used memory, else the default; each for every processor."""
     record = RECORD._replace(requested_memory=requested, memory=used)
 
-    assert 4 * memory == mapped(record, memory_per_processor=3 * GIB).usage["memory"]
+    assert 4 * memory == mapped(record, per_processor=Resource(memory=3 * GIB)).usage["memory"]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,6 @@ def test_memory(requested: int, used: int, memory: int) -> None:
     [
         ({"queue_levels": ("site",)}, "field 'site': expected one of user, group, executable, queue, partition"),
         ({"prefixes": {"job": "j"}}, "field 'job': expected one of user, group, executable, queue, partition"),
-        ({"vcore_per_processor": -1}, "vcore_per_processor -1: expected an int >= 0"),
     ],
 )
 def test_bad_options(options: dict[str, Any], said: str) -> None:
@@ -95,13 +94,13 @@ def test_bad_times(times: tuple[int, int], said: str) -> None:
 
 def test_variants() -> None:
     """The first variant of each resource that names a field of the job counts, for all of its further amounts."""
-    amounts, none = Resource({"gpu": 2, "card": 1}), {"vcore_per_processor": 0}
+    amounts, none = Resource({"gpu": 2, "card": 1}), Resource(vcore=0)
     record = RECORD._replace(requested_memory=0)
     variants = {"queue9": "gpu:t4", "site40": "gpu:a100", "queue2": "gpu:v100", "executable5": "card:x"}
 
-    usage = mapped(record, per_processor=amounts, variants=variants, **none).usage
+    usage = mapped(record, per_processor=amounts + none, variants=variants).usage
     assert usage == Resource({"gpu": 8, "gpu:a100": 8, "card": 4, "card:x": 4})
-    assert mapped(record, per_processor=amounts, **none).usage == Resource({"gpu": 8, "card": 4})
+    assert mapped(record, per_processor=amounts + none).usage == Resource({"gpu": 8, "card": 4})
     assert mapped(record._replace(partition=-1), per_processor=amounts, variants=variants).usage["gpu:v100"] == 8
     for variant in ("a100", "tpu:v4"):
         with pytest.raises(RequestError, match="expected family:variant with an amount per processor"):

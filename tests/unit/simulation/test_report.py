@@ -93,7 +93,6 @@ def test_json() -> None:
         "lending": [],
         "reclaims": [],
         "budgets": [],
-        "crossings": [],
         "verify": {"clean": True, "findings": []},
     }
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ugm import Partition, Resource, UserGroup
-from ugm.config import BudgetConfig, Extensions, PartitionConfig, QueueConfig, QueueResources, ThresholdConfig
+from ugm.config import BudgetConfig, Extensions, PartitionConfig, QueueConfig, QueueResources
 from ugm.configuration import LimitExtensions, ScheduledLimit
 from ugm.simulation import Job, Report, simulate
 
@@ -28,12 +28,9 @@ def job(number: int, submit: int, run: int, gpu: int = 1, user: UserGroup = SUE,
     return Job(number, submit, run, "root.a", user, Resource(gpu=gpu), requested_time=requested)
 
 
-def declaring(
-    *budgets: BudgetConfig, thresholds: tuple[int, ...] = (), queue: QueueConfig | None = None
-) -> PartitionConfig:
+def declaring(*budgets: BudgetConfig, queue: QueueConfig | None = None) -> PartitionConfig:
     """Return a configuration with some budgets and one queue."""
-    extensions = Extensions(budgets=budgets, thresholds=ThresholdConfig(shares=thresholds))
-    return PartitionConfig(queues=(queue or QueueConfig("a"),), ugm=extensions)
+    return PartitionConfig(queues=(queue or QueueConfig("a"),), ugm=Extensions(budgets=budgets))
 
 
 def lab(amount: int, **options: str) -> BudgetConfig:
@@ -57,19 +54,6 @@ def test_who_runs_out_and_when() -> None:
     assert (limit.kind, limit.limit_name, limit.resource, limit.delayed_jobs, limit.delayed_seconds) == (
         "budget", "lab", "gpu", 1, MIDNIGHT - 5,
     )  # fmt: skip
-
-
-def test_thresholds_and_the_forecast() -> None:
-    """Crossed thresholds have their time, and the forecast of a running system."""
-    config = declaring(lab(4 * DAY, mode="admit", period="month"), thresholds=(50, 90))
-    # In the middle of the month; jobs of an hour, one after the other.
-    jobs = [job(number, 3600 * number, 3600, 8) for number in range(24)]
-    report = simulate(jobs, config, start=START - 15 * DAY)
-
-    crossings = [(one.crossed.threshold, one.second, one.crossed.used, one.exhausted) for one in report.crossings]
-    # Eight GPUs use 28,800 of 345,600 in an hour: half of it in 6 hours and all of it in 12. A promise counts at once.
-    assert crossings == [(50, 5 * 3600, 6 * 28_800, 12 * 3600), (90, 10 * 3600, 11 * 28_800, 12 * 3600)]
-    assert report.budgets[0].ran_out == 12 * 3600
 
 
 def nightly(day: int, night: int | None) -> PartitionConfig:

@@ -68,7 +68,7 @@ def comparison_page(
         title: the title of the page.
         start: the start of the log in seconds since 1970; None if it is unknown.
     """
-    lead = f"The same jobs in {len(recorders)} replays. Changes are relative to {compared.variants[0].name}."
+    lead = f"The same jobs in {len(recorders)} replays. Changes are relative to {next(iter(compared.reports))}."
     return _document(title, lead, list(_comparison(compared, recorders, start)))
 
 
@@ -183,7 +183,7 @@ def _compared_plots(compared: ReplayComparison, recorders: Sequence[Recorder], s
     for recorder in recorders:
         for heading, resource, series in _series(recorder):
             quantities.setdefault(heading, (resource, []))[1].append(series)
-    names = [one.name for one in compared.variants]
+    names = list(compared.reports)
     axes = [TimeAxis(recorder.origin, start) for recorder in recorders]
     figures = [
         total_figure(f"{heading}: {name}", series, resource, axis, scale=max(max(each.high) for each in found))

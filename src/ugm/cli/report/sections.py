@@ -6,13 +6,11 @@ The terminal and the page show the same sections. A column is omitted where it h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from fractions import Fraction
 from functools import partial
 from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ugm.cli.output import (
-    amount_of,
     amount_time,
     brief_time,
     counted,
@@ -24,7 +22,6 @@ from ugm.cli.output import (
     whose,
 )
 from ugm.model import BUDGET
-from ugm.partition import ThresholdCrossed
 from ugm.partition.answers.thresholds import used_share
 from ugm.resources import brief_amount
 from ugm.simulation import BudgetUse
@@ -119,8 +116,6 @@ def report_sections(report: Report, text: Callable[[int], str]) -> Iterator[Sect
         yield Section("reclaims", "Reclaimed by evictions", "pair", columns, report.reclaims)
     if report.budgets:
         yield Section("budgets", "Budgets, those that ran out first", "period", _budget_columns(text), report.budgets)
-    if report.crossings:
-        yield Section("thresholds", "Thresholds crossed", "crossing", _crossing_columns(text), report.crossings)
     if report.rejections:
         reasons = (
             _number("jobs", lambda reason: f"{reason[1]:,}"),
@@ -132,7 +127,7 @@ def report_sections(report: Report, text: Callable[[int], str]) -> Iterator[Sect
 
 def comparison_sections(compared: ReplayComparison) -> Iterator[Section]:
     """Yield the sections of a comparison after its figures."""
-    names = [one.name for one in compared.variants]
+    names = list(compared.reports)
     for heading, listed in (("user", compared.users), ("group", compared.groups)):
         changed = [one for one in listed if len(set(one.waits)) > 1]
         longest = max((waits.mean for one in changed for waits in one.waits), default=0)
@@ -179,7 +174,7 @@ def _times(waiting: WaitingTime) -> str:
 
 def comparison_figures(compared: ReplayComparison) -> tuple[list[Column], list[tuple[str, ...]]]:
     """Return the columns and rows of a table with a figure of every replay in each row."""
-    reports = [one.report for one in compared.variants]
+    reports = list(compared.reports.values())
     rows = [
         ("jobs started", *(f"{one.started:,}" for one in reports)),
         ("rejected", *(f"{one.rejected:,}" for one in reports)),
@@ -196,7 +191,7 @@ def comparison_figures(compared: ReplayComparison) -> tuple[list[Column], list[t
     if any(one.logged for one in reports):
         logged = ("" if one.logged is None else brief_time(one.logged.mean) for one in reports)
         rows.insert(5, ("mean in the log", *logged))
-    names = ("figure", *(one.name for one in compared.variants))
+    names = ("figure", *compared.reports)
     return [Column(name, itemgetter(n), "number" if n else "text") for n, name in enumerate(names)], rows
 
 
@@ -321,24 +316,6 @@ def _budget_columns(text: Callable[[int], str]) -> list[Column]:
 
 def _budget_share(one: BudgetUse) -> str:
     return percent(float(used_share(one.settled, one.limit)))
-
-
-def _crossing_columns(text: Callable[[int], str]) -> list[Column]:
-    def amount(crossed: ThresholdCrossed, value: Fraction) -> str:
-        return (amount_time if crossed.kind == BUDGET else amount_of)(crossed.resource, round(value))
-
-    return [
-        Column("when", lambda one: text(one.second)),
-        Column("limit", lambda one: _crossed_limit(one.crossed), "name"),
-        Column("threshold", lambda one: f"{'at or above' if one.crossed.rising else 'below'} {one.crossed.threshold}%"),
-        _number("used", lambda one: amount(one.crossed, one.crossed.used) or "0"),
-        _number("of", lambda one: amount(one.crossed, one.crossed.limit)),
-        Column("exhausted at", lambda one: "" if one.exhausted is None else text(one.exhausted)),
-    ]
-
-
-def _crossed_limit(crossed: ThresholdCrossed) -> str:
-    return f"{crossed.kind} {crossed.name}" + (f" in {crossed.place}" if crossed.place != crossed.name else "")
 
 
 def _reasons(report: Report) -> list[tuple[str, int, int]]:
