@@ -17,54 +17,16 @@ A test of a scheduler can be as short as this:
 >>> manager.increase("root.prod", "app-1", Resource(memory=4), UserGroup("sue")).allowed
 True
 >>> verify_all(manager)
->>> exposed(manager)["users"]["sue"]["queues"]["root.prod"]["usage"]
-{'memory': 4}
+>>> exposed(manager)["users"][0].queues.usage
+Resource(memory=4)
 """
 
-from ugm.testing.invariants import (
-    RunningWorkError,
-    check_never_above,
-    check_running,
-    exposed,
-    exposed_partition,
-    verify_all,
-)
+from ugm.testing import invariants, strategies
+from ugm.testing.invariants import *  # noqa: F403 - all checks, listed once
 from ugm.testing.partition_machine import PartitionMachine
 from ugm.testing.partition_model import PartitionModel
-from ugm.testing.strategies import (
-    allocation_requests,
-    full_partitions,
-    limits,
-    partitions,
-    placement_rules,
-    queue_paths,
-    quotas,
-    request_streams,
-    requests,
-    resource_names,
-    resources,
-    users,
-)
+from ugm.testing.strategies import *  # noqa: F403 - as above
 
-__all__ = [
-    "PartitionMachine",
-    "PartitionModel",
-    "RunningWorkError",
-    "allocation_requests",
-    "check_never_above",
-    "check_running",
-    "exposed",
-    "exposed_partition",
-    "full_partitions",
-    "limits",
-    "partitions",
-    "placement_rules",
-    "queue_paths",
-    "quotas",
-    "request_streams",
-    "requests",
-    "resource_names",
-    "resources",
-    "users",
-    "verify_all",
-]
+__all__ = ["PartitionMachine", "PartitionModel"]
+__all__ += invariants.__all__
+__all__ += strategies.__all__

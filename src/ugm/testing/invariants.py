@@ -16,84 +16,39 @@ consistent. Only a comparison with the running work finds such a bug.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import fields
-from operator import itemgetter
+from collections.abc import Iterable
 from typing import Final, final
 
 from ugm import InvariantError, Manager, TrackingType
 from ugm._json_values import JsonObject
 from ugm.partition import AbstractPartition, RunningAllocation, RunningApplication
 from ugm.partition.admission.running_work import require_work
-from ugm.queues import QueueState
-from ugm.tracking import GroupUsage, QueueUsage, Tracker, UserUsage
+from ugm.tracking import Tracker
 
 __all__ = ["RunningWorkError", "check_never_above", "check_running", "exposed", "exposed_partition", "verify_all"]
 
 
-def exposed(tracker: Tracker) -> dict[str, JsonObject]:
-    """Return the visible state of a tracker as plain dictionaries, for comparisons.
-
-    Returns:
-        ``users`` and ``groups`` by name; in each, ``queues`` by path.
-    """
-    return _exposed(tracker.get_users_resources(), tracker.get_groups_resources())
-
-
-def _exposed(users: Iterable[UserUsage], groups: Iterable[GroupUsage]) -> dict[str, JsonObject]:
-    return {
-        "users": {user.user_name: {"groups": dict(user.groups), "queues": _by_path(user.queues)} for user in users},
-        "groups": {
-            group.group_name: {
-                "users": list(group.users),
-                "applications": list(group.applications),
-                "queues": _by_path(group.queues),
-            }
-            for group in groups
-        },
-    }
+def exposed(tracker: Tracker) -> JsonObject:
+    """Return the visible state of a tracker, for comparisons: the ``users`` and ``groups``, sorted by name."""
+    return {"users": tracker.get_users_resources(), "groups": tracker.get_groups_resources()}
 
 
 def exposed_partition(partition: AbstractPartition) -> JsonObject:
-    """Return the visible state of a partition as plain values, for comparisons.
+    """Return the visible state of a partition, for comparisons.
 
     Returns:
-        ``users`` and ``groups`` as in `exposed`; ``queues``, ``applications`` and ``allocations`` sorted by path or id;
+        ``users``, ``groups``, ``applications`` and ``allocations``, sorted by name or id; ``queues``, the root;
         ``nodes`` by name; and ``over``, the exceeded limits.
     """
-    root = partition.queue()
-    queues = () if root is None else root.walk()
     return {
-        **_exposed(partition.users(), partition.groups()),
-        "queues": sorted(map(_attributes, queues), key=itemgetter("queue_path")),
-        "applications": list(partition.applications()),
-        "allocations": list(partition.allocations()),
+        "users": partition.users(),
+        "groups": partition.groups(),
+        "queues": partition.queue(),
+        "applications": partition.applications(),
+        "allocations": partition.allocations(),
         "nodes": partition.nodes(),
         "over": sorted(partition.exceeded_limits(), key=tuple.__repr__),
     }
-
-
-def _attributes(queue: QueueState) -> dict[str, object]:
-    """Return the attributes of a queue, with the number of its children in place of them."""
-    return {field.name: getattr(queue, field.name) for field in fields(queue)} | {"children": len(queue.children)}
-
-
-def _by_path(root: QueueUsage) -> dict[str, dict[str, object]]:
-    return {
-        queue.queue_path: {
-            "usage": dict(queue.usage),
-            "running_applications": list(queue.running_applications),
-            "max_resources": None if queue.max_resources is None else dict(queue.max_resources),
-            "max_applications": queue.max_applications,
-        }
-        for queue in _walk(root)
-    }
-
-
-def _walk(queue: QueueUsage) -> Iterator[QueueUsage]:
-    yield queue
-    for child in queue.children:
-        yield from _walk(child)
 
 
 def check_never_above(checked: Manager | AbstractPartition) -> None:

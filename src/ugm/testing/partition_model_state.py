@@ -20,8 +20,10 @@ from ugm.errors import RequestError
 from ugm.identity import ROOT, WILDCARD, TrackingType, UserGroup
 from ugm.model import Claim, PendingModel, QuotaModel, ReportingModel
 from ugm.partition import Allocation, AllocationState, ApplicationInfo, ApplicationState
+from ugm.queues import QueueState
 from ugm.resources import Resource, smallest_amounts, sum_of
 from ugm.testing.queue_model import QueueModel, upward
+from ugm.tracking import GroupUsage, QueueUsage, UserUsage
 
 __all__ = ["UNASSIGNED", "PartitionModelState", "Place", "SubmittedApplication"]
 
@@ -306,58 +308,62 @@ class PartitionModelState:
         """Return the visible state in the form of `ugm.testing.exposed_partition`."""
         return {
             **self.exposed_usage(),
-            "queues": [self._queue(path) for path in self.queues.paths()],
-            "applications": [self._shown(self.applications[name]) for name in sorted(self.applications)],
-            "allocations": [self.held[name] for name in sorted(self.held)],
+            "queues": self._queue(ROOT),
+            "applications": tuple(self._shown(self.applications[name]) for name in sorted(self.applications)),
+            "allocations": tuple(self.held[name] for name in sorted(self.held)),
             "nodes": dict(sorted(self.queues.nodes.items())),
             "over": sorted(self.exceeded_limits(), key=tuple.__repr__),
         }
 
-    def exposed_usage(self) -> dict[str, JsonObject]:
+    def exposed_usage(self) -> JsonObject:
         """Return the users and groups in the form of `ugm.testing.exposed`."""
-        running = [app for app in self.applications.values() if app.running]
-        shown: dict[str, JsonObject] = {"users": {}, "groups": {}}
-        for name in sorted({app.user.name for app in running}):
-            mine = [app for app in running if app.user.name == name]
-            groups = {app.application_id: app.group for app in mine if app.group is not None}
-            shown["users"][name] = {"groups": groups, "queues": self._usages(TrackingType.USER, name, mine)}
-        for group in sorted({app.group for app in running if app.group is not None}):
-            mine = [app for app in running if app.group == group]
-            shown["groups"][group] = {
-                "users": sorted({app.user.name for app in mine}),
-                "applications": sorted({app.application_id for app in mine}),
-                "queues": self._usages(TrackingType.GROUP, group, mine),
-            }
-        return shown
-
-    def _usages(self, kind: TrackingType, name: str, mine: Iterable[SubmittedApplication]) -> JsonObject:
-        paths = sorted({path for app in mine for path in upward(app.queue_path)})
-        return {path: self._usage(Place(kind, name, path)) for path in paths}
-
-    def _usage(self, place: Place) -> JsonObject:
-        _, limit = self.limit(place)
+        users: dict[str, list[SubmittedApplication]] = {}
+        groups: dict[str, list[SubmittedApplication]] = {}
+        for app in (app for app in self.applications.values() if app.running):
+            users.setdefault(app.user.name, []).append(app)
+            if app.group is not None:
+                groups.setdefault(app.group, []).append(app)
         return {
-            "usage": dict(self.usage(place)),
-            "running_applications": sorted(self.running(place)),
-            "max_resources": dict(limit.max_resources or {}) or None,
-            "max_applications": limit.max_applications,
+            "users": tuple(self._user(name, mine) for name, mine in sorted(users.items())),
+            "groups": tuple(self._group(name, mine) for name, mine in sorted(groups.items())),
         }
 
-    def _queue(self, path: str) -> JsonObject:
+    def _user(self, name: str, mine: Sequence[SubmittedApplication]) -> UserUsage:
+        groups = {app.application_id: app.group for app in mine if app.group is not None}
+        return UserUsage(name, groups, self._usage(Place(TrackingType.USER, name, ROOT), mine))
+
+    def _group(self, name: str, mine: Sequence[SubmittedApplication]) -> GroupUsage:
+        members, ids = ({app.user.name for app in mine}, {app.application_id for app in mine})
+        root = self._usage(Place(TrackingType.GROUP, name, ROOT), mine)
+        return GroupUsage(name, tuple(sorted(members)), tuple(sorted(ids)), root)
+
+    def _usage(self, place: Place, mine: Sequence[SubmittedApplication]) -> QueueUsage:
+        path, (_, limit) = place.queue_path, self.limit(place)
+        paths = {above for app in mine for above in upward(app.queue_path) if above.rpartition(".")[0] == path}
+        return QueueUsage(
+            path,
+            self.usage(place),
+            tuple(sorted(self.running(place))),
+            limit.max_resources or None,
+            limit.max_applications,
+            tuple(self._usage(place._replace(queue_path=below), mine) for below in sorted(paths)),
+        )
+
+    def _queue(self, path: str) -> QueueState:
         place, quota = Place(TrackingType.QUEUE, path, path), self.queues.quota(path)
-        return {
-            "queue_path": path,
-            "is_leaf": self.queues.is_leaf(path),
-            "is_managed": path not in self.queues.made,
-            "is_draining": self.queues.is_draining(path),
-            "max_resources": quota.max,
-            "max_applications": self.queues.settings(path).max_applications,
-            "guaranteed": quota.guaranteed,
-            "usage": self.usage(place),
-            "running_applications": len(self.running(place)),
-            "applications": tuple(sorted(app[0] for app in self.applications.values() if app.queue_path == path)),
-            "children": len(self.queues.children(path)),
-        }
+        return QueueState(
+            path,
+            is_leaf=self.queues.is_leaf(path),
+            is_managed=path not in self.queues.made,
+            is_draining=self.queues.is_draining(path),
+            max_resources=quota.max,
+            max_applications=self.queues.settings(path).max_applications,
+            guaranteed=quota.guaranteed,
+            usage=self.usage(place),
+            running_applications=len(self.running(place)),
+            applications=tuple(sorted(name for name, app in self.applications.items() if app.queue_path == path)),
+            children=tuple(map(self._queue, self.queues.children(path))),
+        )
 
     def _shown(self, app: SubmittedApplication) -> ApplicationInfo:
         held = self.entries(app.application_id)

@@ -43,17 +43,10 @@ from ugm.configuration import (
 from ugm.identity import ROOT, WILDCARD
 
 __all__ = [
-    "ALLOCATIONS",
-    "APPLICATIONS",
-    "GROUPS",
-    "RESOURCES",
-    "SUBMITTED",
-    "USERS",
     "allocation_requests",
     "full_partitions",
     "limits",
     "partitions",
-    "pending_limits",
     "placement_rules",
     "queue_paths",
     "quotas",
@@ -74,7 +67,7 @@ USERS: Final = ("ana", "bob", "cleo")
 GROUPS: Final = ("dev", "ops", "science", "test")
 
 #: The number of applications of each user in `requests`.
-APPLICATIONS: Final = 3
+_APPLICATIONS: Final = 3
 
 #: The largest amount of a request.
 _LARGEST: Final = 9
@@ -129,7 +122,7 @@ def limits() -> st.SearchStrategy[tuple[LimitConfig, ...]]:
     return st.tuples(named, st.none() | most, st.none() | most).map(lambda drawn: _in_order(*drawn))
 
 
-def pending_limits() -> st.SearchStrategy[LimitExtensions]:
+def _pending_limits() -> st.SearchStrategy[LimitExtensions]:
     """Draw limits on pending work."""
     counts = st.sampled_from((0, 0, 1, 2, 3))
     amounts: st.SearchStrategy[Resource | None] = st.none() | resources(largest=2 * _LARGEST)
@@ -180,7 +173,7 @@ def requests(partition: PartitionConfig | None = None) -> st.SearchStrategy[Requ
     return st.builds(
         lambda path, number, usage, user: Request(path, f"{user.name}-{number}", usage, user),
         queue_paths(partition),
-        st.integers(1, APPLICATIONS),
+        st.integers(1, _APPLICATIONS),
         resources(),
         users(),
     )
@@ -267,7 +260,7 @@ def full_partitions(draw: st.DrawFn) -> PartitionConfig:
     Its queues are at most three levels deep, the root among them.
     """
     # Most configurations do not limit pending work.
-    extensions = draw(st.sampled_from((st.just(_NO_EXTENSIONS), st.just(_NO_EXTENSIONS), pending_limits())))
+    extensions = draw(st.sampled_from((st.just(_NO_EXTENSIONS), st.just(_NO_EXTENSIONS), _pending_limits())))
     root = draw(_full_queue(ROOT, 3, extensions))
     return PartitionConfig(queues=(root,), placement_rules=draw(placement_rules()))
 

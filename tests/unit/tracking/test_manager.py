@@ -89,7 +89,7 @@ def test_request_beyond_every_count() -> None:
     assert manager.increase("root", "app-1", Resource(vcore=1), SUE)
     assert not manager.increase("root", "app-1", Resource(vcore=1), SUE)
     manager.decrease_tracked_resource("root", "app-1", Resource(memory=2**301, vcore=1), remove_app=True, user=SUE)
-    assert exposed(manager) == {"users": {}, "groups": {}}
+    assert exposed(manager) == {"users": (), "groups": ()}
 
 
 # Changes of limits
