@@ -20,17 +20,17 @@ from ugm.configuration import LimitConfig, PartitionConfig
 from ugm.errors import NotTrackedError, ReleaseError
 from ugm.identity import ROOT, WILDCARD
 from ugm.partition import Allocation, AllocationState
+from ugm.resources import is_resource_name
 from ugm.testing.invariants import exposed, verify_all
 from ugm.testing.partition_machine import agree, comparable, exceeded_by
 from ugm.testing.partition_model_state import UNASSIGNED, PartitionModelState, Place, SubmittedApplication
 from ugm.testing.queue_model import QueueModel
 from ugm.testing.strategies import (
     GROUPS,
+    RESOURCES,
     USERS,
     partitions,
-    request_streams,
     requests,
-    resource_names,
     resources,
     users,
 )
@@ -41,16 +41,22 @@ _FIRST = Request(ROOT, f"{USERS[0]}-1", Resource(), UserGroup(USERS[0]))
 #: `st.runner` draws the machine itself, so that requests fit its configuration. Half of the requests repeat an earlier
 #: one with the same objects, as schedulers do, because trackers have special code for that.
 _REQUESTS = st.runner().flatmap(lambda machine: requests(machine.config) | st.sampled_from(machine.made or [_FIRST]))
-_GANGS = st.runner().flatmap(lambda machine: request_streams(machine.config, longest=4))
+_GANGS = st.runner().flatmap(lambda machine: st.lists(requests(machine.config), max_size=4))
 _RUNNING = st.runner().flatmap(lambda machine: st.sampled_from(list(machine.model.applications.values())))
 
 _TRACKERS = st.sampled_from(
     [(TrackingType.USER, name) for name in USERS] + [(TrackingType.GROUP, name) for name in (*GROUPS, WILDCARD)]
 )
+#: Names that a configuration may have, of which the model makes the limits.
+_NAMES = st.sampled_from(RESOURCES) | st.text(min_size=1, max_size=8).filter(is_resource_name)
 #: Without amounts, or with the count 0, a limit is removed.
 _MANUAL_LIMITS: st.SearchStrategy[tuple[str, Any]] = st.tuples(
     st.just("resources"),
-    st.builds(lambda name, most: Resource({name: most} if most else {}), resource_names(), st.integers(0, 20)),
+    st.builds(
+        lambda name, most: Resource({name: most} if most else {}),
+        _NAMES,
+        st.integers(0, 20),
+    ),
 ) | st.tuples(st.just("applications"), st.integers(0, 2))
 _PATHS = ("", "root", "root.a", "root.b", "root.a.b")
 

@@ -441,8 +441,8 @@ class PartitionMachine(RuleBasedStateMachine):
         """The headroom of a queue is defined with and without the cluster."""
         path = data.draw(st.sampled_from(self.model.queues.paths()), label="queue")
         places = [Place(TrackingType.QUEUE, above, above) for above in upward(path)]
-        inner = [place for place in places if place.queue_path != ROOT]
-        for cluster, counted in ((True, places), (False, inner)):
+        for cluster in (True, False):
+            counted = [place for place in places if cluster or place.queue_path != ROOT]
             found = self.partition.queue_headroom(path, cluster=cluster)
             agree(found, self.model.headroom_at(counted), "queue_headroom")
 

@@ -43,7 +43,7 @@ class PartitionModel(PartitionModelState):
 
     >>> model = PartitionModel()
     >>> model.adopt_application("app-1", UserGroup("sue"), "root.prod")
-    >>> model.allocate("x-1", "app-1", Resource(memory=4))
+    >>> model.allocate(AllocationRequest("x-1", "app-1", Resource(memory=4)))
     ()
     >>> model.total("app-1")
     Resource(memory=4)
@@ -187,41 +187,35 @@ class PartitionModel(PartitionModelState):
         self.application(request.application_id)
         if any(amount < 0 for amount in request.usage.values()):
             raise RequestError("usage", request.usage, "an amount is negative")
-        one = Allocation(*request[:3], state, *request[3:6], node=request.node)
-        if request.duration is None:
-            return one
-        if state is _PENDING:
-            return one._replace(duration=request.duration)
-        return one._replace(until=self.now + request.duration, duration=request.duration)
+        until = None if state is _PENDING else self._end_of(request.duration)
+        given = Allocation(*request[:3], state, *request[3:6], node=request.node)
+        return given._replace(until=until, duration=request.duration)
+
+    def _end_of(self, duration: int | None) -> int | None:
+        return None if duration is None else self.now + duration
 
     def _is_repeated(self, one: Allocation) -> bool:
         known = self.held.get(one.allocation_id)
         if known is None:
             return False
-        self._require_same(one, known)
         if known.state is _PENDING:
-            is_same = one.duration == known.duration
+            is_same_promise = one.duration == known.duration
             is_same_node = one.state is not _PENDING or one.node in (None, known.node)
         else:
-            is_same = (one.until is not None or one.duration is not None) == (known.until is not None)
+            is_same_promise = (one.duration is None) == (known.until is None)
             is_same_node = one.node == known.node
-        if not is_same or not is_same_node:
-            raise RequestError("duration", one.allocation_id, "the allocation has another promise or node", "id-in-use")
-        return known.state is not _PENDING
-
-    @staticmethod
-    def _require_same(one: Allocation, known: Allocation) -> None:
-        if known[:3] != one[:3] or known[4:7] != one[4:7]:
+        if not is_same_promise or not is_same_node or known[:3] != one[:3] or known[4:7] != one[4:7]:
             raise RequestError("allocation_id", one.allocation_id, "another allocation has the id", "id-in-use")
+        return known.state is not _PENDING
 
     def _require_welcome(self, application_id: str) -> SubmittedApplication:
         if self.applications[application_id].failing:
             raise RequestError("application_id", application_id, "the application is failing", "application-failing")
         return self.applications[application_id]
 
-    def request(self, *request: Any, **options: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - an `AllocationRequest`
+    def request(self, allocation_id: AllocationRequest) -> tuple[Violation, ...]:
         """Add a pending allocation if limits on pending work allow it; otherwise return the exceeded limits."""
-        one = self._entry(_request_of(*request, **options), _PENDING)
+        one = self._entry(allocation_id, _PENDING)
         self._is_repeated(one)
         if one.allocation_id in self.held:
             return ()
@@ -231,9 +225,9 @@ class PartitionModel(PartitionModelState):
             self.held[one.allocation_id] = one
         return violations
 
-    def allocate(self, *request: Any, **options: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - an `AllocationRequest`
+    def allocate(self, allocation_id: AllocationRequest) -> tuple[Violation, ...]:
         """Grant an allocation if it fits; otherwise return the exceeded limits."""
-        one = self._entry(_request_of(*request, **options))
+        one = self._entry(allocation_id)
         if self._is_repeated(one):
             return ()
         application = self._require_welcome(one.application_id)
@@ -333,7 +327,7 @@ class PartitionModel(PartitionModelState):
     def renew(self, allocation_id: str, duration: int | None) -> tuple[Violation, ...]:
         """Change the promised end of an allocation; further models grant a later one."""
         old = self._counted("allocation_id", allocation_id)
-        new = old._replace(until=None if duration is None else self.now + duration, duration=duration)
+        new = old._replace(until=self._end_of(duration), duration=duration)
         if old.state is not AllocationState.HELD:
             raise RequestError("allocation_id", allocation_id, "the allocation is terminating", "state-conflict")
         if old.until == new.until:
@@ -370,9 +364,9 @@ class PartitionModel(PartitionModelState):
             self._finish_if_idle(gone.application_id)
         return gone is not None
 
-    def adopt(self, *request: Any, **options: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - an `AllocationRequest`
+    def adopt(self, allocation_id: AllocationRequest) -> tuple[Violation, ...]:
         """Charge an existing allocation, and return the exceeded limits of its places."""
-        one = self._entry(_request_of(*request, **options))
+        one = self._entry(allocation_id)
         if not self._is_repeated(one):
             self.grant(one)
         return tuple(self.exceeded_at(self.places(self.applications[one.application_id])))
@@ -420,19 +414,11 @@ class PartitionModel(PartitionModelState):
             return True
         self.release(name)
         if running is not None:
-            promised = known.duration if known is not None and known.state is _PENDING else None
-            node = running.node or (known and known.node)
-            self.adopt(*running[:3], *(known[4:7] if known is not None else ()), duration=promised, node=node)
-            if known is not None and known.until is not None:
-                self.held[name] = self.held[name]._replace(until=known.until, duration=known.duration)
+            old = known or self._entry(AllocationRequest(*running[:3]))
+            until = self._end_of(old.duration) if old.state is _PENDING else old.until
+            new = old._replace(application_id=running.application_id, state=AllocationState.HELD, until=until)
+            self.grant(new._replace(usage=running.usage, node=running.node or old.node))
         return True
-
-
-def _request_of(allocation_id: str | AllocationRequest, *others: Any, **options: Any) -> AllocationRequest:  # noqa: ANN401 - of each field
-    """Return the request of a call, which may pass it as a whole."""
-    if isinstance(allocation_id, AllocationRequest):
-        return allocation_id
-    return AllocationRequest(allocation_id, *others, **options)
 
 
 def _agree(ledger: RunningAllocation | None, running: RunningAllocation | None) -> bool:

@@ -178,7 +178,7 @@ class PartitionModelState:
     def limit(self, place: Place) -> tuple[str, LimitConfig]:
         """Return the name in the configuration and the limit that apply at a place."""
         if place.kind is TrackingType.QUEUE:
-            queue, settings = self.queues.configured(place.queue_path), self.queues.settings(place.queue_path)
+            queue, settings = self.queues.configured.get(place.queue_path), self.queues.settings(place.queue_path)
             extensions = LimitExtensions() if queue is None else queue.ugm
             most = self.queues.quota(place.queue_path).max
             return "", LimitConfig((), (), most, settings.max_applications, ugm=extensions)
@@ -190,7 +190,7 @@ class PartitionModelState:
         return "", LimitConfig()
 
     def _entries(self, queue_path: str) -> Sequence[LimitConfig]:
-        queue = self.queues.configured(queue_path)
+        queue = self.queues.configured.get(queue_path)
         return () if queue is None else queue.limits
 
     def most(self, place: Place, resource: str) -> int | None:
@@ -317,15 +317,12 @@ class PartitionModelState:
 
     def exposed_usage(self) -> JsonObject:
         """Return the users and groups in the form of `ugm.testing.exposed`."""
-        users: dict[str, list[SubmittedApplication]] = {}
-        groups: dict[str, list[SubmittedApplication]] = {}
-        for app in (app for app in self.applications.values() if app.running):
-            users.setdefault(app.user.name, []).append(app)
-            if app.group is not None:
-                groups.setdefault(app.group, []).append(app)
+        running = [app for app in self.applications.values() if app.running]
+        users = sorted({app.user.name for app in running})
+        groups = sorted({app.group for app in running if app.group is not None})
         return {
-            "users": tuple(self._user(name, mine) for name, mine in sorted(users.items())),
-            "groups": tuple(self._group(name, mine) for name, mine in sorted(groups.items())),
+            "users": tuple(self._user(name, [app for app in running if app.user.name == name]) for name in users),
+            "groups": tuple(self._group(name, [app for app in running if app.group == name]) for name in groups),
         }
 
     def _user(self, name: str, mine: Sequence[SubmittedApplication]) -> UserUsage:

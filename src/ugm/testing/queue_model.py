@@ -50,28 +50,22 @@ class QueueModel:
 
     # Queries
 
-    def configured(self, path: str) -> QueueConfig | None:
-        """Return the configuration of a queue."""
-        return self._named().get(path)
-
-    def _named(self) -> dict[str, QueueConfig]:
+    @property
+    def configured(self) -> dict[str, QueueConfig]:
+        """The configurations of the queues by path."""
         return {} if self.config is None else dict(self.config.root.walk())
 
     def paths(self) -> list[str]:
         """Return all queues, sorted."""
-        return sorted({ROOT, *self._named(), *self.made})
+        return sorted({ROOT, *self.configured, *self.made})
 
     def children(self, path: str) -> list[str]:
         """Return the queues directly below a queue, sorted."""
         return [other for other in self.paths() if other.rpartition(".")[0] == path]
 
-    def nearest(self, path: str) -> str:
-        """Return the queue, or its nearest existing ancestor."""
-        return next(above for above in upward(path) if above in self.paths())
-
     def settings(self, path: str) -> QueueConfig:
         """Return the settings of a queue."""
-        return self.made[path].settings if path in self.made else self.configured(path) or QueueConfig(ROOT)
+        return self.made[path].settings if path in self.made else self.configured.get(path) or QueueConfig(ROOT)
 
     def is_leaf(self, path: str) -> bool:
         """Return whether a queue accepts applications, and is no parent, not even one without children."""
@@ -99,7 +93,7 @@ class QueueModel:
         return Resource({name: sum(node.get(name, 0) for node in self.nodes.values()) for name in self.offered})
 
     def template(self, path: str) -> ChildTemplate:
-        """Return the quota of a new queue directly below a queue."""
+        """Return the quota of a new queue directly below a queue, or below the nearest one that exists."""
         templates = (self.settings(above).child_template for above in upward(path))
         return next((one for one in templates if one is not None), ChildTemplate())
 
@@ -115,14 +109,14 @@ class QueueModel:
 
     def may_submit(self, path: str, user: UserGroup) -> bool:
         """Return whether the access control lists of a queue or of one above it admit a user."""
-        queues = [queue for above in upward(path) for queue in [self.configured(above)] if queue is not None]
+        queues = [self.configured[above] for above in upward(path) if above in self.configured]
         return path_allows([Acl.parse(text) for one in queues for text in (one.submit_acl, one.admin_acl)], user)
 
     # Changes
 
     def create(self, path: str) -> None:
         """Create a queue and its missing ancestors."""
-        leaf = _with_quota(QueueConfig(path.rpartition(".")[2]), self.template(self.nearest(path)))
+        leaf = _with_quota(QueueConfig(path.rpartition(".")[2]), self.template(path))
         for above in upward(path):
             if above not in self.paths():
                 parent = QueueConfig(above.rpartition(".")[2], declared_parent=True)
@@ -139,9 +133,9 @@ class QueueModel:
 
     def configure(self, config: PartitionConfig | None) -> None:
         """Replace the configuration."""
-        before = {path: DynamicQueue(one, was_configured=True) for path, one in self._named().items()}
+        before = {path: DynamicQueue(one, was_configured=True) for path, one in self.configured.items()}
         self.config = config
-        self.made = {path: one for path, one in {**before, **self.made}.items() if path not in {ROOT, *self._named()}}
+        self.made = {path: one for path, one in {**before, **self.made}.items() if path not in {ROOT, *self.configured}}
         for path, made in self.made.items():
             if not self.is_draining(path) and self.is_leaf(path):
                 settings = _with_quota(made.settings, self.template(path.rpartition(".")[0]))

@@ -47,12 +47,9 @@ __all__ = [
     "full_partitions",
     "limits",
     "partitions",
-    "placement_rules",
     "queue_paths",
     "quotas",
-    "request_streams",
     "requests",
-    "resource_names",
     "resources",
     "users",
 ]
@@ -66,19 +63,14 @@ USERS: Final = ("ana", "bob", "cleo")
 #: The groups of the users.
 GROUPS: Final = ("dev", "ops", "science", "test")
 
-#: The number of applications of each user in `requests`.
-_APPLICATIONS: Final = 3
-
 #: The largest amount of a request.
 _LARGEST: Final = 9
 
+#: Limits on numbers of applications or requests; 0 for none.
+_SOME_COUNT: Final = st.sampled_from((0, 0, 1, 2, 3))
+
 #: One name is a prefix of another.
 _QUEUES: Final = ("a", "ab", "b")
-
-
-def resource_names() -> st.SearchStrategy[str]:
-    """Draw the name of a resource: one of ``RESOURCES``, or an arbitrary text."""
-    return st.sampled_from(RESOURCES) | st.text(min_size=1, max_size=8)
 
 
 def resources(
@@ -109,42 +101,26 @@ def users(names: Sequence[str] = USERS) -> st.SearchStrategy[UserGroup]:
     return st.builds(_user, st.sampled_from(names), members)
 
 
-def limits() -> st.SearchStrategy[tuple[LimitConfig, ...]]:
+@st.composite
+def limits(draw: st.DrawFn) -> tuple[LimitConfig, ...]:
     """Draw valid limits of one queue."""
-    counts = st.integers(1, 3)
-    none: st.SearchStrategy[Resource | None] = st.none()
-    amounts: st.SearchStrategy[Resource | None] = resources(largest=3 * _LARGEST).map(
-        lambda drawn: drawn if any(drawn.values()) else Resource(memory=1)
-    )
-    most = st.tuples(none, counts) | st.tuples(amounts, st.just(0)) | st.tuples(amounts, counts)
+    counts, amounts = st.integers(1, 3), resources(largest=3 * _LARGEST)
+    some = amounts.map(lambda drawn: drawn if any(drawn.values()) else Resource(memory=1))
+    most = st.tuples(st.none(), counts) | st.tuples(some, st.just(0)) | st.tuples(some, counts)
     names = st.sampled_from([("users", name) for name in USERS] + [("groups", name) for name in GROUPS])
-    named = st.lists(st.tuples(names, most), max_size=4, unique_by=lambda entry: entry[0])
-    return st.tuples(named, st.none() | most, st.none() | most).map(lambda drawn: _in_order(*drawn))
+    named = draw(st.lists(names, max_size=4, unique=True))
+    # A wildcard comes after the names of its kind, and that of groups only after a named group.
+    for kind in ("users", "groups"):
+        if draw(st.booleans()) and (kind == "users" or kind in dict(named)):
+            named.append((kind, WILDCARD))
+    owners = [((name,), ()) if kind == "users" else ((), (name,)) for kind, name in named]
+    return tuple(LimitConfig(*each, *draw(most)) for each in owners)
 
 
 def _pending_limits() -> st.SearchStrategy[LimitExtensions]:
     """Draw limits on pending work."""
-    counts = st.sampled_from((0, 0, 1, 2, 3))
     amounts: st.SearchStrategy[Resource | None] = st.none() | resources(largest=2 * _LARGEST)
-    return st.builds(LimitExtensions, max_pending=counts, max_pending_resources=amounts, max_submitted=counts)
-
-
-#: The values of a limit: resources and applications.
-_Most = tuple[Resource | None, int]
-
-
-def _in_order(
-    named: list[tuple[tuple[str, str], _Most]], all_users: _Most | None, all_groups: _Most | None
-) -> tuple[LimitConfig, ...]:
-    entries = [
-        LimitConfig((name,), (), *most) if kind == "users" else LimitConfig((), (name,), *most)
-        for (kind, name), most in named
-    ]
-    if all_users is not None:
-        entries.append(LimitConfig((WILDCARD,), (), *all_users))
-    if all_groups is not None and any(entry.groups for entry in entries):
-        entries.append(LimitConfig((), (WILDCARD,), *all_groups))
-    return tuple(entries)
+    return st.builds(LimitExtensions, max_pending=_SOME_COUNT, max_pending_resources=amounts, max_submitted=_SOME_COUNT)
 
 
 def partitions(depth: int = 3) -> st.SearchStrategy[PartitionConfig]:
@@ -173,15 +149,10 @@ def requests(partition: PartitionConfig | None = None) -> st.SearchStrategy[Requ
     return st.builds(
         lambda path, number, usage, user: Request(path, f"{user.name}-{number}", usage, user),
         queue_paths(partition),
-        st.integers(1, _APPLICATIONS),
+        st.integers(1, 3),
         resources(),
         users(),
     )
-
-
-def request_streams(partition: PartitionConfig | None = None, *, longest: int = 20) -> st.SearchStrategy[list[Request]]:
-    """Draw a sequence of at most *longest* increases."""
-    return st.lists(requests(partition), max_size=longest)
 
 
 #: The ids of applications.
@@ -197,10 +168,7 @@ _NAMESPACE: Final = PlacementRule("tag", create=True, value="namespace")
 _RULES: Final[tuple[tuple[PlacementRule, ...], ...]] = (
     (),
     (_PROVIDED,),
-    (
-        PlacementRule("Provided"),
-        PlacementRule("user", create=True, parent=PlacementRule("fixed", create=True, value="ab")),
-    ),
+    (PlacementRule("Provided"), PlacementRule("user", create=True, parent=_FIXED)),
     (_NAMESPACE, PlacementRule("fixed", value="root.a")),
     (PlacementRule("tag", create=True, value="namespace", parent=PlacementRule("user", create=True)), _PROVIDED),
     (PlacementRule("provided", create=True, parent=PlacementRule("fixed", value="root.b")), _PROVIDED),
@@ -222,12 +190,6 @@ def quotas() -> st.SearchStrategy[QueueResources]:
     )
 
 
-#: Most queues have no limits.
-_SOME_LIMITS: Final = st.just(()) | limits()
-_NO_EXTENSIONS: Final = LimitExtensions()
-_SOME_COUNT: Final = st.sampled_from((0, 0, 1, 2, 3))
-
-
 @st.composite
 def _full_queue(draw: st.DrawFn, name: str, depth: int, extensions: st.SearchStrategy[LimitExtensions]) -> QueueConfig:
     """Draw a queue with everything below it."""
@@ -236,7 +198,8 @@ def _full_queue(draw: st.DrawFn, name: str, depth: int, extensions: st.SearchStr
     below = draw(_BELOW) if depth > 1 else ()
     return QueueConfig(
         draw(st.sampled_from((name, name.title()))) if name != ROOT else name,
-        limits=tuple(replace(one, ugm=draw(extensions)) for one in draw(_SOME_LIMITS)),
+        # Most queues have no limits.
+        limits=tuple(replace(one, ugm=draw(extensions)) for one in draw(st.just(()) | limits())),
         ugm=draw(extensions),
         queues=tuple(draw(_full_queue(child, depth - 1, extensions)) for child in below),
         resources=draw(quotas()),
@@ -248,11 +211,6 @@ def _full_queue(draw: st.DrawFn, name: str, depth: int, extensions: st.SearchStr
     )
 
 
-def placement_rules() -> st.SearchStrategy[tuple[PlacementRule, ...]]:
-    """Draw the placement rules of a partition."""
-    return st.sampled_from(_RULES)
-
-
 @st.composite
 def full_partitions(draw: st.DrawFn) -> PartitionConfig:
     """Draw a configuration with quotas, limits, templates, access lists and placement rules.
@@ -260,9 +218,9 @@ def full_partitions(draw: st.DrawFn) -> PartitionConfig:
     Its queues are at most three levels deep, the root among them.
     """
     # Most configurations do not limit pending work.
-    extensions = draw(st.sampled_from((st.just(_NO_EXTENSIONS), st.just(_NO_EXTENSIONS), _pending_limits())))
+    extensions = draw(st.sampled_from((st.just(LimitExtensions()), st.just(LimitExtensions()), _pending_limits())))
     root = draw(_full_queue(ROOT, 3, extensions))
-    return PartitionConfig(queues=(root,), placement_rules=draw(placement_rules()))
+    return PartitionConfig(queues=(root,), placement_rules=draw(st.sampled_from(_RULES)))
 
 
 def allocation_requests(usages: st.SearchStrategy[Resource] | None = None) -> st.SearchStrategy[AllocationRequest]:
