@@ -114,7 +114,7 @@ def metrics() -> Iterator[tuple[str, ...]]:
     """Yield the header and the rows of the table of metrics."""
     yield ("metric", "kind", "further labels", "description")
     for one in METRICS:
-        name = one.name + ("…" if one.is_amount else "_total" if one.kind == "counter" else "")
+        name = one.name + ("…" if one.kind == "amount" else "_total" if one.kind == "counter" else "")
         labels = ", ".join(f"`{label}`" for label in one.labels if label != "partition")
         yield f"`{name}`", str(one.kind), labels, one.sentence
 

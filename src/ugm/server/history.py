@@ -119,7 +119,8 @@ class History:
         #: The number of denials by kind of limit, queue and resource.
         self._denials: Final = Counter[tuple[str, str, str]]()
         self._newest = 0
-        self._work: Final = WorkTimes()
+        #: The times of submissions and pending requests; those from before the start may have ended since.
+        self.times: Final = WorkTimes()
 
     def __call__(self, first: int, events: tuple[Event, ...]) -> None:
         """Record events."""
@@ -127,7 +128,7 @@ class History:
         with self._lock:
             for number, event in enumerate(events, first):
                 self._record(number, now, event)
-                self._work.apply(event, now)
+                self.times.apply(event, now)
             self._newest = max(self._newest, first + len(events) - 1)
 
     def _record(self, number: int, now: float, event: Event) -> None:
@@ -195,24 +196,16 @@ class History:
         with self._lock:
             return dict(sorted(self._denials.items()))
 
-    def submitted_at(self, application_id: str) -> float | None:
-        """Return when an application was submitted, in seconds since 1970; None if that is not known."""
-        return self._work.submitted.get(application_id)
-
-    def requested_at(self, allocation_id: str) -> float | None:
-        """Return when a pending allocation was requested, in seconds since 1970; None if that is not known."""
-        return self._work.requested.get(allocation_id)
-
     def requests(self) -> list[tuple[str, float]]:
-        """Return the ids of pending allocations with their times; those from before the start may have ended since."""
+        """Return the ids of pending allocations with their times."""
         with self._lock:
-            return list(self._work.requested.items())
+            return list(self.times.requested.items())
 
     def add_earlier(self, earlier: WorkTimes) -> None:
         """Add the times of work from before the first event, for example from a store."""
         with self._lock:
-            self._work.submitted = earlier.submitted | self._work.submitted
-            self._work.requested = earlier.requested | self._work.requested
+            self.times.submitted = earlier.submitted | self.times.submitted
+            self.times.requested = earlier.requested | self.times.requested
 
 
 @final

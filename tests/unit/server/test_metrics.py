@@ -174,7 +174,7 @@ def test_over_http() -> None:
 
 def _settle(history: History, allocation_id: str) -> None:
     """Wait until a history knows a request; the events of a service arrive later."""
-    eventually(lambda: history.requested_at(allocation_id) is not None)
+    eventually(lambda: allocation_id in history.times.requested)
 
 
 def test_age_of_pending_requests() -> None:

@@ -136,5 +136,4 @@ def test_a_store_has_the_times_before_the_start(tmp_path: Path) -> None:
         partition.request("r", "app", Resource(memory=1))
         history.add_earlier(earlier_changes(path)[0])
 
-    assert (history.submitted_at("app"), history.requested_at("r")) == (7, 7)
-    assert history.requested_at("other") is None
+    assert (history.times.submitted["app"], history.times.requested) == (7, {"r": 7})

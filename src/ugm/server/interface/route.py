@@ -21,7 +21,7 @@ from ugm.errors import UgmError
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.partition.interface.operation_kinds import Role
 from ugm.server.configurations import Configurations
-from ugm.server.history import History
+from ugm.server.history import History, WorkTimes
 from ugm.server.http.audit import AuditLog
 from ugm.server.http.payloads import ApiError
 from ugm.store.reader import StoreLocation
@@ -64,13 +64,10 @@ class ServedPartition:
         """Return whether a time is at least some seconds ago: always for None seconds, never for an unknown time."""
         return seconds is None or (at is not None and self.now() - at >= seconds)
 
-    def submitted_at(self, application_id: str) -> float | None:
-        """Return when an application was submitted, in seconds since 1970; None if that is not known."""
-        return None if self.history is None else self.history.submitted_at(application_id)
-
-    def requested_at(self, allocation_id: str) -> float | None:
-        """Return when a pending allocation was requested, in seconds since 1970; None if that is not known."""
-        return None if self.history is None else self.history.requested_at(allocation_id)
+    @property
+    def times(self) -> WorkTimes:
+        """The times of submissions and pending requests, as far as they are known."""
+        return WorkTimes() if self.history is None else self.history.times
 
 
 class ServerState(NamedTuple):
@@ -209,19 +206,19 @@ class Routes:
 
     def get(self, path: str, **options: Any) -> Callable[[_F], _F]:  # noqa: ANN401 - those of `Route`
         """Return a decorator for an endpoint of GET."""
-        return self._decorator("GET", path, options)
+        return self._decorator("GET", path, **options)
 
     def post(self, path: str, **options: Any) -> Callable[[_F], _F]:  # noqa: ANN401 - those of `Route`
         """Return a decorator for an endpoint of POST."""
-        return self._decorator("POST", path, options)
+        return self._decorator("POST", path, **options)
 
     def put(self, path: str, **options: Any) -> Callable[[_F], _F]:  # noqa: ANN401 - those of `Route`
         """Return a decorator for an endpoint of PUT."""
-        return self._decorator("PUT", path, options)
+        return self._decorator("PUT", path, **options)
 
-    def _decorator(self, method: str, path: str, options: Mapping[str, Any]) -> Callable[[_F], _F]:
+    def _decorator(self, method: str, path: str, **options: Any) -> Callable[[_F], _F]:  # noqa: ANN401 - as above
         # Annotations that are made at run time, by name of their parameter.
-        types, options = options.get("types", {}), {key: one for key, one in options.items() if key != "types"}
+        types = options.pop("types", {})
 
         def decorate(function: _F) -> _F:
             name = f"{self._names}{function.__name__}"

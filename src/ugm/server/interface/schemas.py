@@ -40,7 +40,7 @@ from ugm.budgets import AccountState
 from ugm.configuration import LimitConfig
 from ugm.decision import Decision, LimitRise, Violation
 from ugm.errors import Problem
-from ugm.fairness.rank import RankExplanation
+from ugm.fairness.rank import RankedNode, RankExplanation
 from ugm.identity import MAX_NAME
 from ugm.partition import Admission, ConfigPlan, LimitUtilization, ReclaimPlan, ScheduledChange, ThresholdCrossed, Turn
 from ugm.partition.answers.reports import Holder, OwnedAllocation
@@ -158,13 +158,7 @@ def completed(kind: type, value: object) -> object:
         raise NotImplementedError
     if not isinstance(value, Mapping) or len(value) > _MOST_RESOURCES:
         raise ValueError(f"expected an object of at most {_MOST_RESOURCES} amounts")
-    return Resource({_resource_name(name): _parsed(name, amount) for name, amount in value.items()})
-
-
-def _resource_name(name: str) -> str:
-    if not 0 < len(name) <= MAX_NAME:
-        raise ValueError(f"expected a name of 1 to {MAX_NAME} characters")
-    return name
+    return Resource({name: _parsed(name, amount) for name, amount in value.items()})
 
 
 def _parsed(name: str, amount: object) -> int:
@@ -257,6 +251,7 @@ _CHANGED: Final[Mapping[Any, Mapping[str, Any]]] = {
     ThresholdCrossed: {"used": Exact, "limit": Exact, "share": float},
     AccountState: {**dict.fromkeys(("limit", "settled", "committed", "remaining", "rate"), Exact), "share": float},
     Admission: {"admitted": bool, "placement": Object, "decision": Object | None, "summary": str, "for_people": str},
+    RankedNode: {**dict.fromkeys(("usage", "used", "level"), str), "share": str | None},
     RankExplanation: {"steps": list[Object], "text": str},
 }
 

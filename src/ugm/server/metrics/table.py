@@ -31,20 +31,9 @@ class MetricDescription(NamedTuple):
     #: A sentence for people.
     sentence: str
     labels: tuple[str, ...] = ("partition",)
-    #: ``gauge``, ``counter`` or ``histogram``; the samples of a counter have the suffix ``_total``.
+    #: ``gauge``, ``counter`` or ``histogram``; the samples of a counter have the suffix ``_total``. An ``amount`` is a
+    #: gauge for each unit.
     kind: str = "gauge"
-    #: Whether the metric is an amount of resources.
-    is_amount: bool = False
-
-    def variants(self) -> Iterator[MetricDescription]:
-        """Yield the metric itself, or that of every unit."""
-        if not self.is_amount:
-            yield self
-            return
-        for unit, described, more in _UNITS:
-            yield MetricDescription(
-                f"{self.name}{unit}", f"{self.sentence.rstrip('.')}, {described}.", (*self.labels, *more), self.kind
-            )
 
 
 #: The suffix of each unit, its description, and the additional labels.
@@ -182,8 +171,7 @@ def _parsed(table: str) -> Iterator[MetricDescription]:
             continue
         heading, _, sentence = line.partition(": ")
         kind, name = heading.split()
-        is_amount = kind == "amount"
-        yield MetricDescription(name, sentence, labels, "gauge" if is_amount else kind, is_amount)
+        yield MetricDescription(name, sentence, labels, kind)
 
 
 #: All metrics, in the order of the exposition.
@@ -193,4 +181,11 @@ METRICS: Final[tuple[MetricDescription, ...]] = tuple(_parsed(_TABLE))
 @cache
 def descriptions() -> dict[str, MetricDescription]:
     """Return the description of every metric by its name, with one for each unit of amounts."""
-    return {variant.name: variant for metric in METRICS for variant in metric.variants()}
+    found = {}
+    for metric in METRICS:
+        for unit, described, more in _UNITS if metric.kind == "amount" else ():
+            sentence, labels = f"{metric.sentence.rstrip('.')}, {described}.", (*metric.labels, *more)
+            found[metric.name + unit] = MetricDescription(metric.name + unit, sentence, labels)
+        if metric.kind != "amount":
+            found[metric.name] = metric
+    return found

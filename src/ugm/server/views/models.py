@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Final, Literal, TypedDict
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct, structs
 
 from ugm.budgets import AccountState, BudgetChange, BudgetChangeKind
-from ugm.fairness.rank import RankExplanation
+from ugm.fairness.rank import RankedNode, RankExplanation
 from ugm.partition import ThresholdCrossed, ThresholdWatch
 from ugm.partition.interface.operation_kinds import Role
 from ugm.resources import Resource
@@ -91,17 +91,7 @@ def change_budget(served: ServedPartition, call: Call, *, body: Change) -> Budge
 # Shares and thresholds
 
 
-class ComparedNode(TypedDict):
-    """An account; exact numbers are texts."""
-
-    path: str
-    level: str
-    share: str | None
-    used: str
-    usage: str
-
-
-class RankedUser(ComparedNode):
+class RankedUser(RankedNode):
     """A user."""
 
     user: str
@@ -116,7 +106,7 @@ class Shares(Struct):
     as_of: int | None
     total: int
     users: list[Annotated[Object, RankedUser]]
-    accounts: list[Annotated[Object, ComparedNode]]
+    accounts: list[Annotated[Object, RankedNode]]
     explanation: Annotated[Object, RankExplanation] | None
 
 

@@ -102,14 +102,15 @@ def applications(
         is_wanted = all(not wanted or wanted == found for wanted, found in fields)
         return is_wanted and is_below(info.queue_path, queue.lower()) and contains(search, names)
 
+    submitted = served.times.submitted
     following_ids = (name for name in served.partition.application_ids() if name > after)
-    names = [name for name in following_ids if served.is_old(served.submitted_at(name), older_than)]
+    names = [name for name in following_ids if served.is_old(submitted.get(name), older_than)]
     blocks = (names[at : at + _BLOCK] for at in range(0, len(names), _BLOCK))
     infos = (info for block in blocks for info in served.partition.applications_by_id(block))
     page, following = first_page((info.application_id for info in infos if matches(info)), limit)
     # The page is read again at one moment, without applications that have ended or changed since.
     found = [
-        {**info.to_dict(), "submitted_at": served.submitted_at(info.application_id)}
+        {**info.to_dict(), "submitted_at": submitted.get(info.application_id)}
         for info in served.partition.applications_by_id(page)
         if matches(info)
     ]

@@ -116,10 +116,9 @@ class Selection(ListQuery, forbid_unknown_fields=True):
 
     def find(self, served: ServedPartition) -> list[_Waiting]:
         """Return the pending requests that match, by position."""
+        requested = served.times.requested
         numbered = enumerate(served.partition.order(explained=False), 1)
-        found = (
-            _Waiting(turn, position, served.requested_at(turn.request.allocation_id)) for position, turn in numbered
-        )
+        found = (_Waiting(turn, position, requested.get(turn.request.allocation_id)) for position, turn in numbered)
         return [one for one in found if self._matches(one.turn) and served.is_old(one.requested_at, self.older_than)]
 
     def _matches(self, turn: Turn) -> bool:
@@ -164,7 +163,7 @@ def waiting_applications(served: ServedPartition, *, query: Selection) -> Waitin
             **_owner(group),
             application_id=(name := group[0].turn.request.application_id),
             queue_path=group[0].turn.queue_path,
-            submitted_at=served.submitted_at(name),
+            submitted_at=served.times.submitted.get(name),
         )
         for group in page
     ]
