@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-from ugm._lazy import on_first_use
 from ugm.server.history import History, Record
 
 if TYPE_CHECKING:
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["History", "PartitionCollector", "Record", "create_app"]
 
-# Names that are imported on first use, because they need an extra.
-__getattr__, __dir__ = on_first_use(
-    __name__, {"ugm.server.app": "create_app", "ugm.server.metrics.collector": "PartitionCollector"}
-)
+#: Names that are imported on first use, because they need an extra.
+_LAZY: Final = {"PartitionCollector": "ugm.server.metrics.collector", "create_app": "ugm.server.app"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ The command ``ugm simulate`` does this and shows the report.
 
 from ugm.simulation import report
 from ugm.simulation.orders import JobOrderName
-from ugm.simulation.recorder import Envelope, LimitSeries, Recorder
+from ugm.simulation.recorder import Envelope, Recorder
 from ugm.simulation.replay import simulate
 from ugm.simulation.report import *  # noqa: F403 - all rows of a report, listed once
 from ugm.simulation.workload import Job, JobMapping, SwfHeader, SwfRecord, WorkloadError, parse_swf, read_swf
@@ -19,7 +19,6 @@ __all__ = [
     "Job",
     "JobMapping",
     "JobOrderName",
-    "LimitSeries",
     "Recorder",
     "SwfHeader",
     "SwfRecord",

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, final
 from ugm.simulation.gauges import Gauge, JobClass
 from ugm.simulation.report import LimitSummary
 
-__all__ = ["COLUMNS", "Envelope", "LimitSeries", "Recorder", "Trace", "coarser", "fitting"]
+__all__ = ["COLUMNS", "Envelope", "Recorder", "Trace", "coarser", "fitting"]
 
 #: The most columns, about the number of pixels of a plot.
 COLUMNS: Final = 960
@@ -166,15 +166,6 @@ class Trace:
         return Envelope(width, end, _lowest(self._low, self._value), tuple(self._high), tuple(self._area))
 
 
-class LimitSeries(NamedTuple):
-    """The usage under a limit over time, for the user, group or queue that came closest to the limit."""
-
-    #: The user, group or queue, and the number of those to which the limit applies separately.
-    name: str
-    names: int
-    usage: Envelope
-
-
 @final
 @dataclass(slots=True, eq=False, repr=False)
 class Recorder:
@@ -223,15 +214,14 @@ class Recorder:
         """The usage of all running jobs, by resource."""
         return {resource: self._envelope(trace) for resource, trace in sorted(self._totals.items())}
 
-    def series(self, limit: LimitSummary) -> LimitSeries:
-        """Return the usage under a limit, for the subject that came closest, and of equals that with most usage."""
+    def series(self, limit: LimitSummary) -> tuple[str, Envelope]:
+        """Return the subject that came closest to a limit, of equals that with most usage; and its usage."""
         found = [gauge for gauge in self._usage if gauge.configured.key == limit.key]
         if not found:  # there was no usage under it
-            return LimitSeries(limit.peak_name, limit.names, self._envelope(Trace()))
+            return limit.peak_name, self._envelope(Trace())
         highest = max(gauge.peak for gauge in found)
         closest = [(gauge.name, self._envelope(self._usage[gauge])) for gauge in found if gauge.peak == highest]
-        name, usage = max(closest, key=lambda each: sum(each[1].area))
-        return LimitSeries(name, limit.names, usage)
+        return max(closest, key=lambda each: sum(each[1].area))
 
     def _envelope(self, trace: Trace) -> Envelope:
         return trace.envelope(self.width, self.end)

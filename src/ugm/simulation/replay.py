@@ -416,7 +416,6 @@ class Replay:
         for violation in violations:
             gauge, _ = self._gauges.of(violation)
             gauge.configured.rejected += 1
-            self._budgets.count(gauge)
 
     # Waiting jobs
 

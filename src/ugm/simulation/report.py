@@ -173,7 +173,7 @@ class BudgetUse(Row):
     settled: int | Fraction
     #: The second at which it first denied a job in this period; None if it denied none.
     ran_out: int | None
-    #: The jobs of this period that it delayed or rejected when they arrived.
+    #: The jobs of this period that it delayed when they arrived.
     denied_jobs: int
 
 

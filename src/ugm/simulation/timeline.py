@@ -17,7 +17,6 @@ from ugm.configuration import PartitionConfig
 from ugm.configuration.schedules import LAST_SECOND, NEVER
 from ugm.decision import Violation
 from ugm.errors import RequestError
-from ugm.identity import UserGroup
 from ugm.model import BUDGET, AccountState
 from ugm.partition import AbstractPartition
 from ugm.partition.answers.thresholds import used_share
@@ -95,10 +94,9 @@ class Timeline:
 class _Denials:
     """The denials of one account in the current period."""
 
-    queue_path: str
-    #: The second of the first one; None if there are none.
-    first: int | None
-    #: The denied jobs that have arrived in this period.
+    #: The second of the first one.
+    first: int
+    #: The delayed jobs that have arrived in this period.
     jobs: int = 0
 
 
@@ -116,50 +114,36 @@ class BudgetLog:
         """Note the time of a denial."""
         for one in violations:
             if one.kind == BUDGET:
-                self._denials_of((one.name, one.limit_name, one.resource or ""), one.queue_path)
+                self._denials_of(one.name, one.limit_name, one.resource)
 
     def count(self, gauge: Gauge) -> None:
-        """Count a job that arrives and is delayed or rejected by a limit."""
-        kind, queue_path, budget, resource = gauge.configured.key
+        """Count a job that arrives and is delayed by a limit."""
+        kind, _, budget, resource = gauge.configured.key
         if kind == BUDGET:
-            self._denials_of((budget, gauge.name, resource or ""), queue_path).jobs += 1
+            self._denials_of(budget, gauge.name, resource).jobs += 1
 
-    def _denials_of(self, key: _AccountKey, queue_path: str) -> _Denials:
-        return self._denials.setdefault(key, _Denials(queue_path, self.timeline.now))
+    def _denials_of(self, budget: str, owner: str, resource: str | None) -> _Denials:
+        return self._denials.setdefault((budget, owner, resource or ""), _Denials(self.timeline.now))
 
     def close_periods(self) -> None:
         """Record the accounts that are renewed in the next second."""
         end = self.timeline.second() + 1
-        for one in self._accounts():
+        for one in self.partition.budget_accounts():
             if one.renews == end:
                 self._record(one._replace(settled=one.settled + one.rate), self.timeline.now + 1)
 
     def finish(self) -> tuple[BudgetUse, ...]:
         """Return all uses of budgets at the end of the replay."""
-        for one in self._accounts():
+        for one in self.partition.budget_accounts():
             self._record(one, None)
         return tuple(sorted(self._uses, key=_rank))
 
-    def _accounts(self) -> list[AccountState]:
-        """Return all accounts that exist, and those that have only denied."""
-        found = list(self.partition.budget_accounts())
-        known = set(map(_key, found))
-        for key, denials in self._denials.items():
-            if key not in known:
-                # Only users without any usage have an account that is not stored.
-                of_user = self.partition.budget_accounts(UserGroup(key[1]), denials.queue_path)
-                found += [one for one in of_user if _key(one) == key]
-        return found
-
     def _record(self, account: AccountState, end: int | None) -> None:
-        denials = self._denials.pop(_key(account), None) or _Denials(account.queue_path, None)
-        if account.settled or denials.first is not None:
+        denials = self._denials.pop((account.budget, account.owner, account.resource), None)
+        if account.settled or denials is not None:
             of_account: dict[str, Any] = {name: getattr(account, name) for name in _OF_ACCOUNT}
-            self._uses.append(BudgetUse(**of_account, end=end, ran_out=denials.first, denied_jobs=denials.jobs))
-
-
-def _key(account: AccountState) -> _AccountKey:
-    return account.budget, account.owner, account.resource
+            first, jobs = (None, 0) if denials is None else (denials.first, denials.jobs)
+            self._uses.append(BudgetUse(**of_account, end=end, ran_out=first, denied_jobs=jobs))
 
 
 def _rank(use: BudgetUse) -> tuple[object, ...]:

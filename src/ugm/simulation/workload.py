@@ -347,7 +347,7 @@ class JobMapping:
     #: The tags of each job, with the field whose name each has; a tag is omitted if the field is unknown. Quota models
     #: and placement rules read them.
     tags: Mapping[str, NameField] = field(default_factory=dict)
-    #: The amounts per processor that replace or complete those of `DEFAULT_AMOUNTS`. The memory is that of jobs with
+    #: The amounts per processor that replace or complete a core and 2 GiB of memory. The memory is that of jobs with
     #: neither requested nor used memory in the log. With 0, jobs do not request a resource.
     per_processor: Resource = field(default_factory=Resource)
     #: The variants of these amounts that jobs request, by the name of one of their fields, such as ``queue2``. Of

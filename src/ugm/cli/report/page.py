@@ -150,7 +150,7 @@ def _limit_series(report: Report, recorder: Recorder, axis: TimeAxis) -> Markup:
     for kind, heading in _DRAWN_KINDS:
         limits = [limit for limit in report.limits if limit.kind == kind]
         if closest := sorted(limits, key=_distance)[:_DRAWN]:
-            figures = (limit_figure(limit, recorder.series(limit), axis) for limit in closest)
+            figures = (limit_figure(limit, *recorder.series(limit), axis) for limit in closest)
             parts += [element("h3", heading), element("div", *figures, class_="plots")]
         if more := len(limits[_DRAWN:]):
             parts.append(element("p", f"{counted(more, 'more limit')} in the table of all limits.", class_="note"))

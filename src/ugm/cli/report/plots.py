@@ -20,7 +20,7 @@ from ugm.configuration.schedules import LAST_SECOND
 from ugm.errors import printable
 from ugm.identity import WILDCARD
 from ugm.resources import brief_amount
-from ugm.simulation import Envelope, LimitSeries, LimitSummary
+from ugm.simulation import Envelope, LimitSummary
 
 __all__ = ["Mark", "Markup", "TimeAxis", "element", "joined", "limit_figure", "total_figure", "usage"]
 
@@ -148,11 +148,11 @@ def _line(values: Sequence[float], top: float, *, backwards: bool = False) -> st
 _ROWS: Final = 16
 
 
-def limit_figure(limit: LimitSummary, series: LimitSeries, axis: TimeAxis) -> Markup:
-    """Draw the usage under a limit."""
-    mean = _mean(series.usage)
-    others = f", one of {series.names:,}" if series.names > 1 else ""
-    name = f"{series.name}{others}" if limit.limit_name == WILDCARD != series.name else ""
+def limit_figure(limit: LimitSummary, subject: str, series: Envelope, axis: TimeAxis) -> Markup:
+    """Draw the usage under a limit, that of the user, group or queue that came closest to it."""
+    mean = _mean(series)
+    others = f", one of {limit.names:,}" if limit.names > 1 else ""
+    name = f"{subject}{others}" if limit.limit_name == WILDCARD != subject else ""
     summary = (
         f"peak {brief_amount(limit.resource, limit.peak)}, {percent(peak_share(limit))} of the limit; "
         f"mean {percent(share_of(mean, limit.limit))}"
@@ -162,7 +162,7 @@ def limit_figure(limit: LimitSummary, series: LimitSeries, axis: TimeAxis) -> Ma
     )
     heading = f"{limit.queue_path}, {whose(limit)}"
     plot = usage(
-        series.usage,
+        series,
         mark=Mark(limit.limit, limit_value(limit), "limit"),
         axis=axis,
         label=f"{heading}, {limit_value(limit)}: {summary}{delayed}",
@@ -174,7 +174,7 @@ def limit_figure(limit: LimitSummary, series: LimitSeries, axis: TimeAxis) -> Ma
         *([" ", element("span", name, class_="name")] if name else []),
         element("span", summary + delayed, class_="says"),
     )
-    return _figure(caption, plot, series.usage, axis, limit.resource)
+    return _figure(caption, plot, series, axis, limit.resource)
 
 
 def total_figure(
