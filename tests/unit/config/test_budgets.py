@@ -5,9 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
-import pytest
-
-from ugm import ConfigError, Resource, parse_config
+from support.config_cases import places_of
+from ugm import Resource, parse_config
 from ugm.budgets import BudgetMode, Carry, Period
 from ugm.budgets.kind import declared_budget
 from ugm.config import dump_config
@@ -37,12 +36,9 @@ def budgets(*lines: str) -> str:
     return "\n".join(["partitions:", "- ugm:", "    budgets:", *lines, "  queues: []", ""])
 
 
-def problems(*lines: str) -> list[tuple[int, int, str, str]]:
+def problems(*lines: str) -> list[str]:
     """Return the line, the column, the end of the path and the code of each problem."""
-    with pytest.raises(ConfigError) as raised:
-        parse_config(budgets(*(f"    - {{{line}}}" for line in lines)))
-    start = "partitions[0].ugm.budgets"
-    return [(one.line, one.column, one.path.removeprefix(start), one.code) for one in raised.value.problems]
+    return places_of(budgets(*(f"    - {{{line}}}" for line in lines)), "partitions[0].ugm.budgets")
 
 
 def test_every_field_is_read() -> None:
@@ -73,12 +69,12 @@ def test_problems_of_names_and_owners() -> None:
         "name: c, amounts: {gpu: 1}, elasticgroup: ml",
         "name: d, amounts: {gpu: 1}, quotanode: t/top",
     ) == [
-        (4, 7, "[0].name", "budget-name-invalid"),
-        (6, 14, "[2].name", "budget-name-duplicate"),
-        (6, 54, "[2].group", "budget-owner-several"),
-        (7, 42, "[3].user", "budget-owner-invalid"),
-        (8, 50, "[4].elasticgroup", "budget-group-unknown"),
-        (9, 47, "[5].quotanode", "budget-node-unknown"),
+        "4:7 [0].name budget-name-invalid",
+        "6:14 [2].name budget-name-duplicate",
+        "6:54 [2].group budget-owner-several",
+        "7:42 [3].user budget-owner-invalid",
+        "8:50 [4].elasticgroup budget-group-unknown",
+        "9:47 [5].quotanode budget-node-unknown",
     ]
 
 
@@ -99,22 +95,22 @@ def test_problems_of_values() -> None:
         "name: l, amounts: {gpu: -1, 'a b': 1}, length: 1",
         "name: m, amounts: {gpu: 1}, weights: {'': 1}",
     ) == [
-        (4, 7, "[0].amounts", "budget-amounts-missing"),
-        (5, 17, "[1].amounts", "budget-weights-amounts"),
-        (6, 43, "[2].carry", "budget-carry-without-period"),
-        (7, 7, "[3].cap", "budget-cap-missing"),
-        (8, 49, "[4].cap", "budget-cap-unused"),
-        (9, 77, "[5].cap.vcore", "budget-cap-unused"),
-        (10, 42, "[6].zone", "budget-zone-unknown"),
-        (11, 43, "[7].queue", "budget-queue-invalid"),
-        (12, 51, "[8].weights.gpu", "weight-invalid"),
-        (12, 62, "[8].weights.vcore", "weight-invalid"),
-        (12, 75, "[8].weights.memory", "weight-invalid"),
-        (13, 44, "[9].period", "choice-invalid"),
-        (14, 42, "[10].mode", "choice-invalid"),
-        (14, 53, "[10].unit", "choice-invalid"),
-        (15, 32, "[11].amounts.gpu", "quantity-invalid"),
-        (15, 43, "[11].amounts.a b", "resource-name-invalid"),
-        (15, 47, "[11].length", "field-unknown"),
-        (16, 50, "[12].weights.", "resource-name-invalid"),
+        "4:7 [0].amounts budget-amounts-missing",
+        "5:17 [1].amounts budget-weights-amounts",
+        "6:43 [2].carry budget-carry-without-period",
+        "7:7 [3].cap budget-cap-missing",
+        "8:49 [4].cap budget-cap-unused",
+        "9:77 [5].cap.vcore budget-cap-unused",
+        "10:42 [6].zone budget-zone-unknown",
+        "11:43 [7].queue budget-queue-invalid",
+        "12:51 [8].weights.gpu weight-invalid",
+        "12:62 [8].weights.vcore weight-invalid",
+        "12:75 [8].weights.memory weight-invalid",
+        "13:44 [9].period choice-invalid",
+        "14:42 [10].mode choice-invalid",
+        "14:53 [10].unit choice-invalid",
+        "15:32 [11].amounts.gpu quantity-invalid",
+        "15:43 [11].amounts.a b resource-name-invalid",
+        "15:47 [11].length field-unknown",
+        "16:50 [12].weights. resource-name-invalid",
     ]

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from support.config_cases import places_of
 from ugm import ConfigError, Partition, Resource, load_config, parse_config
 from ugm.config import ElasticGroup, dump_config, review_file
 
@@ -32,12 +33,7 @@ def config(extensions: str) -> str:
 
 def problems(extensions: str) -> list[str]:
     """Return the line, column, path below ``ugm`` and code of each problem."""
-    with pytest.raises(ConfigError) as caught:
-        parse_config(config(extensions))
-    return [
-        f"{one.line}:{one.column} {one.path.removeprefix('partitions[0].ugm.')} {one.code}"
-        for one in caught.value.problems
-    ]
+    return places_of(config(extensions), "partitions[0].ugm.")
 
 
 def groups_of(text: str) -> tuple[ElasticGroup, ...]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
+from support.config_cases import places_of
 from support.partition_fixtures import BOB, SUE, changing_nothing, memory
-from ugm import ConfigError, Partition, Resource, UserGroup, UserInQueue, parse_config
+from ugm import Partition, Resource, UserGroup, UserInQueue, parse_config
 from ugm.config import dump_config, export_config
 from ugm.partition import PendingHeadroom
 
@@ -139,10 +138,7 @@ def test_export() -> None:
 def test_invalid_settings_have_a_place() -> None:
     """Every invalid setting is reported with its line and column."""
     text = LIMITS.replace("maxpending: 3", "maxpending: -3").replace("memory: 10", "memory: ten")
-    with pytest.raises(ConfigError) as caught:
-        parse_config(text)
-
-    assert [(one.line, one.column, one.path) for one in caught.value.problems] == [
-        (8, 72, "partitions[0].queues[0].limits[1].ugm.maxpendingresources.memory"),
-        (11, 25, "partitions[0].queues[0].queues[0].ugm.maxpending"),
+    assert places_of(text, "partitions[0].queues[0].") == [
+        "8:72 limits[1].ugm.maxpendingresources.memory quantity-invalid",
+        "11:25 queues[0].ugm.maxpending count-invalid",
     ]
