@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import pytest
 
 from support.service_fixtures import client_of_service
 from ugm import Partition
@@ -13,7 +15,7 @@ from ugm.configuration import PartitionConfig
 from ugm.partition import AbstractPartition
 from ugm.store import open_partition
 
-__all__ = ["KINDS", "in_memory", "of_service", "with_store"]
+__all__ = ["of_each_kind"]
 
 
 @contextmanager
@@ -38,3 +40,17 @@ def of_service(config: PartitionConfig, _: Path) -> Iterator[AbstractPartition]:
 
 #: Each takes the configuration, and a folder for its files.
 KINDS: Final = (in_memory, with_store, of_service)
+
+
+def of_each_kind(
+    config: PartitionConfig, fill: Callable[[AbstractPartition], object] = bool, *others: Callable[..., Any]
+) -> Any:  # noqa: ANN401 - a fixture
+    """Return the fixture ``partition``: a partition of each kind and of some others, after a function has filled it."""
+
+    @pytest.fixture(name="partition", params=(*KINDS, *others))
+    def _partition(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AbstractPartition]:
+        with request.param(config, tmp_path) as partition:
+            fill(partition)
+            yield partition
+
+    return _partition

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from support.partition_fixtures import config
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup
+from ugm.configuration import PartitionConfig
 from ugm.partition import RunningAllocation
 
 __all__ = ["CONFIGS", "Actor", "state_of"]
@@ -30,7 +31,8 @@ _QUEUES: Final = ("root.a", "root.b", "root.p.q", "root.p.r", "root.new.one")
 class Actor:
     """Somebody who changes a partition at random."""
 
-    def __init__(self, seed: object, *, closing: bool = False) -> None:
+    def __init__(self, seed: object, *, closing: bool = False, configs: Sequence[PartitionConfig] = CONFIGS) -> None:
+        self._configs = configs
         self._random = Random(str(seed))
         self._names = 0
         self._seed = seed
@@ -40,6 +42,7 @@ class Actor:
             (self._ask, 6),
             (self._allocate, 30),
             (self._allocate_all, 6),
+            (self._allocate_evicting, 6),
             (self._adopt, 4),
             (self._replace, 5),
             (self._resize, 5),
@@ -116,6 +119,10 @@ class Actor:
             [AllocationRequest(self._new(), self._application(partition), self._usage()) for _ in range(count)]
         )
 
+    def _allocate_evicting(self, partition: Partition) -> None:
+        priority = self._random.randrange(3)
+        partition.allocate_evicting(self._new(), self._application(partition), self._usage(), priority=priority)
+
     def _adopt(self, partition: Partition) -> None:
         partition.adopt(self._new(), self._application(partition), self._usage())
 
@@ -142,7 +149,7 @@ class Actor:
             (partition.add_node, partition.update_node)[kind](name, offers)
 
     def _configure(self, partition: Partition) -> None:
-        partition.configure(self._random.choice(CONFIGS))
+        partition.configure(self._random.choice(self._configs))
 
     def _reconcile(self, partition: Partition) -> None:
         running = [

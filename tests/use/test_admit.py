@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from support.partition_fixtures import changing_nothing
-from support.partition_kinds import KINDS
+from support.partition_kinds import of_each_kind
 from ugm import AllocationRequest, RequestError, Resource, UserGroup, parse_config
 from ugm.partition import AbstractPartition, AllocationSpec
 from ugm.store import open_partition
@@ -25,11 +25,7 @@ partitions:
 ANA, ONE = UserGroup("ana", ("lab",)), Resource(vcore=1000)
 
 
-@pytest.fixture(name="partition", params=KINDS)
-def _partition(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AbstractPartition]:
-    """Return a partition of each kind."""
-    with request.param(CONFIG, tmp_path) as partition:
-        yield partition
+_partition = of_each_kind(CONFIG)
 
 
 def test_a_grant_has_everything(partition: AbstractPartition) -> None:

@@ -33,7 +33,7 @@ def filled(location: StoreLocation) -> StoredPartition:
 
 def test_from_a_file_to_postgres_and_back(tmp_path: Path, database: PostgresLocation) -> None:
     """State and usage are the same at every place, and work continues there."""
-    actor = Actor("moves")
+    actor = Actor("moved")
     with open_partition(tmp_path / "first", CONFIGS[0], clock=lambda: 1000) as partition:
         for _ in range(40):
             actor.step(partition)

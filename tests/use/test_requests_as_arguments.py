@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.partition_fixtures import changing_nothing
-from support.partition_kinds import KINDS
+from support.partition_kinds import of_each_kind
 from support.server_fixtures import DECIDE, PREFIX, client
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.partition import AbstractPartition, Allocation
@@ -21,12 +20,7 @@ REQUEST = AllocationRequest(
 )
 
 
-@pytest.fixture(name="partition", params=KINDS)
-def _partition(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AbstractPartition]:
-    """Return a partition of each kind with an application."""
-    with request.param(CONFIG, tmp_path) as partition:
-        partition.submit("a", UserGroup("ana"), "root.q")
-        yield partition
+_partition = of_each_kind(CONFIG, lambda partition: partition.submit("a", UserGroup("ana"), "root.q"))
 
 
 def made(partition: AbstractPartition) -> Allocation:

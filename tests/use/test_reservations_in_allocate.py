@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-from support.partition_kinds import KINDS
+from support.partition_kinds import of_each_kind
 from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
 from ugm.configuration import PartitionConfig
 from ugm.partition import AbstractPartition
@@ -26,16 +24,16 @@ def _after_configure(_config: PartitionConfig, _folder: Path) -> Iterator[Abstra
     yield partition
 
 
-@pytest.fixture(name="partition", params=[*KINDS, _after_configure])
-def _partition(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AbstractPartition]:
-    """Return a partition in which a large request waits for what is in use."""
-    with request.param(CONFIG, tmp_path) as partition:
-        for name in ("runs", "large", "small"):
-            partition.submit(name, UserGroup(name), "root.q")
-        assert partition.allocate("runs.0", "runs", Resource(gpu=2), duration=60)
-        partition.request("large.0", "large", Resource(gpu=4))
-        assert not partition.allocate("large.0", "large", Resource(gpu=4))
-        yield partition
+def fill(partition: AbstractPartition) -> None:
+    """Let a large request wait for what is in use."""
+    for name in ("runs", "large", "small"):
+        partition.submit(name, UserGroup(name), "root.q")
+    assert partition.allocate("runs.0", "runs", Resource(gpu=2), duration=60)
+    partition.request("large.0", "large", Resource(gpu=4))
+    assert not partition.allocate("large.0", "large", Resource(gpu=4))
+
+
+_partition = of_each_kind(CONFIG, fill, _after_configure)
 
 
 def test_a_later_request_does_not_overtake(partition: AbstractPartition) -> None:

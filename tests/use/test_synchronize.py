@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from support.partition_fixtures import changing_nothing
-from support.partition_kinds import KINDS
+from support.partition_kinds import of_each_kind
 from support.server_fixtures import DECIDE, PREFIX, client
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.partition import AbstractPartition, AllocationSpec, RunningApplication, SyncReport
@@ -37,12 +34,7 @@ def fill(partition: AbstractPartition) -> None:
     partition.request("waits.0", "waits", cores(1))
 
 
-@pytest.fixture(name="partition", params=KINDS)
-def _partition(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AbstractPartition]:
-    """Return a partition of each kind."""
-    with request.param(CONFIG, tmp_path) as partition:
-        fill(partition)
-        yield partition
+_partition = of_each_kind(CONFIG, fill)
 
 
 def test_everything_becomes_true(partition: AbstractPartition) -> None:

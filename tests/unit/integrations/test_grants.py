@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from support.hosts import free_ports
-from support.partition_kinds import KINDS
+from support.partition_kinds import of_each_kind
 from support.service_fixtures import eventually, running
 from ugm import Partition, RequestError, Resource, UserGroup, UserInQueue, parse_config
 from ugm.integrations import BlockingGrants, GrantDeniedError, Grants, Remedy, Work, quota_source
@@ -53,11 +53,7 @@ def work_of(*names: str, starting: tuple[str, ...] = (), user: UserGroup = ANA) 
     return lambda _: Work(running, starting)
 
 
-@pytest.fixture(name="partition", params=KINDS)
-def _partition(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AbstractPartition]:
-    """Return a partition of each kind."""
-    with request.param(PARTITION, tmp_path) as partition:
-        yield partition
+_partition = of_each_kind(PARTITION)
 
 
 @pytest.fixture(name="grants")

@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -17,9 +18,10 @@ from support.clocks import Clock
 from support.declared_models import ELASTIC, TREE, declaring
 from support.examples import examples
 from support.partition_fixtures import config
-from support.random_changes import Actor, state_of
+from support.random_changes import CONFIGS, Actor, state_of
 from support.store_fixtures import fold
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
+from ugm.configuration import QuotaNodeConfig, QuotaTreeDocument
 from ugm.events import Event, Released
 from ugm.partition import AbstractPartition
 from ugm.store import FollowingPartition, StoreDamagedError, StoredPartition, StoreError, open_partition, read_partition
@@ -32,10 +34,26 @@ partitions:
     fairshare: {defaultshares: 1, halflife: 60, weights: {memory: 1}}
   queues: [{name: a}, {name: b}]
 """
+
+
+def nodes_of(resource: str, quota: int) -> tuple[QuotaNodeConfig, ...]:
+    """Return a tree of soft nodes, in which each leaf has a quota, and the root that of three."""
+    parts = (("root", "", 3), ("a", "root", 1), ("b", "root", 1))
+    return tuple(QuotaNodeConfig(name, parent=parent, quota={resource: quota * times}) for name, parent, times in parts)
+
+
+#: Trees of two resources in a forest, whose leaves may borrow.
+FOREST: Final = declaring(
+    *(
+        replace(TREE, tree=QuotaTreeDocument(name, resources=(name,), nodes=nodes_of(name, quota)), forest="f")
+        for name, quota in (("gpu", 2), ("memory", 12))
+    )
+)
+#: The first configuration, and those that replace it.
 MODELS: Final = {
-    "plain": config("{name: a}, {name: b}"),
-    "trees": declaring(TREE, elastic=ELASTIC),
-    "past": parse_config(PAST).partition(),
+    "plain": CONFIGS,
+    "trees": (declaring(TREE, elastic=ELASTIC), declaring(replace(TREE, default_group="a")), FOREST),
+    "past": (parse_config(PAST).partition(), *CONFIGS),
 }
 
 
@@ -45,10 +63,11 @@ def test_random_histories(tmp_path: Path, models: str, seed: int) -> None:
     """A partition that is closed, killed and followed at random is always the same as one in memory."""
     random, clock = Random(seed), Clock(1_000_000)
     path = tmp_path / "0.db"
-    twin = Partition(MODELS[models], clock=clock)
-    stored = open_partition(path, MODELS[models], clock=clock)
+    configs = MODELS[models]
+    twin = Partition(configs[0], clock=clock)
+    stored = open_partition(path, configs[0], clock=clock)
     followed = read_partition(path, clock=clock)
-    actors = Actor(seed), Actor(seed)
+    actors = Actor(seed, configs=configs), Actor(seed, configs=configs)
     for step in range(120):
         clock.now += random.choice([0.0, 0.25, 1.75])
         for actor, partition in zip(actors, (twin, stored), strict=True):
@@ -74,7 +93,7 @@ def test_random_histories(tmp_path: Path, models: str, seed: int) -> None:
 
 def begun(location: StoreLocation, **options: object) -> StoredPartition:
     """Return a partition with an application."""
-    partition = open_partition(location, MODELS["plain"], **options)  # type: ignore[arg-type]
+    partition = open_partition(location, config("{name: a}, {name: b}"), **options)  # type: ignore[arg-type]
     partition.submit("app", UserGroup("sue"), "root.a")
     return partition
 
@@ -197,7 +216,7 @@ def test_a_reader(location: StoreLocation) -> None:
         assert [type(event).__name__ for event in seen] == ["GroupAssigned", "Allocated"]
         with pytest.raises(StoreError, match="follows"):
             reader.release("a")
-        for changed in (MODELS["past"], MODELS["trees"]):
+        for changed in (MODELS["past"][0], MODELS["trees"][0]):
             partition.configure(changed)
             partition.add_node("n", Resource(gpu=4))
             reader.refresh()
