@@ -93,6 +93,7 @@ def test_the_page_lists_the_codes() -> None:
         ("pending", "other", 1000, {"priority": 1}, "another application_id: 'app' in use, 'other' requested"),
         ("held", "app", 1000, {"preemptible": False, "duration": 60}, "another preemptible: True in use, False"),
         ("held", "app", 1000, {}, "another duration: 60 in use, None requested"),
+        ("held", "app", 1000, {"duration": 60, "node": "n"}, "another node: None in use, 'n' requested"),
     ],
 )
 def test_allocations(

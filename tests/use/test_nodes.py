@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from support.server_fixtures import DECIDE, PREFIX, TOKEN, client
-from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
 from ugm.decision import ALLOWED
 from ugm.events import Event, Resized
 from ugm.partition import AbstractPartition, RunningAllocation
@@ -59,16 +57,6 @@ def test_nodes_in_rest() -> None:
     [waiting] = rest.get(f"{PREFIX}/waiting", headers=TOKEN).json()["requests"]
     assert (turn["node"], waiting["node"]) == ("n1", "n1")
     assert rest.post(f"{PREFIX}/allocate", json={**body, "node": ""}, headers=DECIDE).status_code == 400
-
-
-def test_a_repeated_call_has_the_same_node() -> None:
-    """A repeated allocation is granted again if it names the same node, and refused if it names another or none."""
-    partition = filled(Partition(CONFIG))
-    assert partition.allocate("one", "app", CORE, node="n1")
-    for node in ("n2", None):
-        with pytest.raises(RequestError, match="one"):
-            partition.allocate("one", "app", CORE, node=node)
-    assert nodes_of(partition) == NODES
 
 
 def test_the_node_of_a_head() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import islice
 from typing import Any
 from urllib.request import urlopen
 
@@ -14,7 +15,9 @@ import pytest
 
 from support.commands import run
 from support.service_fixtures import eventually
+from ugm import Resource, UserGroup
 from ugm.cli import demo
+from ugm.simulation import Job
 
 
 @pytest.mark.ci
@@ -54,3 +57,11 @@ def test_address_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = run("demo", "--host", "192.0.2.1")
     assert answer.exit_code == 1
     assert answer.stderr.startswith("cannot listen on 192.0.2.1 port 8080: ")
+
+
+def test_endless_workload_goes_on_in_whole_days() -> None:
+    """After the last job the first comes again, with a new number, at the same time of a later day."""
+    jobs = [Job(number, second, 10, "root.a", UserGroup("sue"), Resource()) for number, second in ((1, 5), (2, 90_000))]
+    again = list(islice(demo.endless(jobs), 4))
+    assert [(one.number, one.submit_time) for one in again] == [(1, 5), (2, 90_000), (3, 172_805), (4, 262_800)]
+    assert list(demo.endless([])) == []
