@@ -8,13 +8,12 @@ from typing import Any, Final, TypeVar
 
 from ugm.counters import Layout, RequestVector
 from ugm.errors import RequestError
-from ugm.identity import MAX_NAME, UserGroup, exact_text, is_name
+from ugm.identity import MAX_NAME, UserGroup, require_name
 from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = [
     "MAX_NAME",
     "require_amounts",
-    "require_application_id",
     "require_callable",
     "require_count",
     "require_exact_name",
@@ -42,24 +41,6 @@ _T = TypeVar("_T")
 _MAX_COUNT: Final = 2**63 - 1
 #: The maximum finite duration, in seconds.
 _MAX_SECONDS: Final = 10**15
-
-
-def require_application_id(application_id: object) -> str:
-    """Return an application id as a `str`, after checking it."""
-    if type(application_id) is str and application_id and len(application_id) <= MAX_NAME:
-        return application_id
-    if isinstance(application_id, str) and is_name(application_id):
-        return exact_text(application_id)
-    raise RequestError("application_id", application_id, "an application id is a text of 1 to 256 characters")
-
-
-def require_name(argument: str, name: object) -> str:
-    """Return a name, for example of a user or a group, as a `str`, after checking it."""
-    if type(name) is str and name and len(name) <= MAX_NAME:
-        return name
-    if isinstance(name, str) and is_name(name):
-        return exact_text(name)
-    raise RequestError(argument, name, "a name is a text of 1 to 256 characters")
 
 
 def require_exact_name(argument: str, name: object) -> None:

@@ -55,11 +55,6 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it can be subclas
             self.release_to(depth)
             raise
 
-    def release_if_held(self) -> None:
-        """Release the lock if this thread still holds it, because the end of a ``with`` block was skipped."""
-        if self.is_owned():
-            self.release()
-
     def release_to(self, depth: int) -> None:
         """Release the lock until this thread has taken it *depth* times."""
         while self.own_depth() > depth:

@@ -7,7 +7,7 @@ configuration may contain have stricter rules; see `ugm.config.located`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NoReturn, final
 
@@ -24,6 +24,7 @@ __all__ = [
     "canonical_path",
     "is_below",
     "is_name",
+    "require_name",
 ]
 
 #: The name of the root queue; every path starts with it.
@@ -37,8 +38,6 @@ MAX_NAME: Final = 256
 
 #: The maximum number of names in a queue path, including the root.
 MAX_DEPTH: Final = 100
-
-_INVALID_NAME: Final = f"a name is a text of 1 to {MAX_NAME} characters"
 
 #: Names separated by single dots, none empty, none with white space or control characters.
 _PATH: Final = re.compile(rf"root(?:\.[^.\s\x00-\x1f\x7f]{{1,{MAX_NAME}}}){{0,{MAX_DEPTH - 1}}}", re.IGNORECASE)
@@ -83,8 +82,8 @@ class UserGroup:
     def __init__(self, name: str, groups: Iterable[str] = ()) -> None:
         if isinstance(groups, str) or not isinstance(groups, Iterable):
             raise RequestError("groups", groups, "expected a collection of names")
-        object.__setattr__(self, "name", _require_name("user", name))
-        object.__setattr__(self, "groups", tuple([_require_name("group", group) for group in groups]))
+        object.__setattr__(self, "name", _require_own_name("user", name))
+        object.__setattr__(self, "groups", tuple([_require_own_name("group", group) for group in groups]))
 
     def __setattr__(self, attribute: str, value: object) -> NoReturn:
         raise AttributeError(f"a UserGroup is immutable: {attribute!r} cannot be set")
@@ -103,15 +102,8 @@ class UserGroup:
     def __repr__(self) -> str:
         return f"UserGroup({self.name!r}, {self.groups!r})"
 
-    def __reduce__(self) -> tuple[Callable[[str, tuple[str, ...]], UserGroup], tuple[str, tuple[str, ...]]]:
-        return _unchecked, (self.name, self.groups)
-
-
-def _unchecked(name: str, groups: tuple[str, ...]) -> UserGroup:
-    made = UserGroup.__new__(UserGroup)
-    object.__setattr__(made, "name", name)
-    object.__setattr__(made, "groups", groups)
-    return made
+    def __reduce__(self) -> tuple[type[UserGroup], tuple[str, tuple[str, ...]]]:
+        return UserGroup, (self.name, self.groups)
 
 
 def is_text(value: object) -> bool:
@@ -136,16 +128,20 @@ def exact_text(text: str) -> str:
     return str.__str__(text)
 
 
-def _require_name(kind: str, name: object) -> str:
-    if type(name) is not str:
-        if not isinstance(name, str):
-            raise RequestError(kind, name, _INVALID_NAME)
-        name = exact_text(name)
-    if not name or len(name) > MAX_NAME:
-        raise RequestError(kind, name, _INVALID_NAME)
-    if name == WILDCARD:
-        raise RequestError(kind, name, "the wildcard '*' is not a valid name (allowed: only in limits)")
-    return name
+def require_name(argument: str, name: object) -> str:
+    """Return a name, for example of a user or a group, as a `str`, after checking it."""
+    if type(name) is str and name and len(name) <= MAX_NAME:
+        return name
+    if isinstance(name, str) and is_name(name):
+        return exact_text(name)
+    raise RequestError(argument, name, f"a name is a text of 1 to {MAX_NAME} characters")
+
+
+def _require_own_name(kind: str, name: object) -> str:
+    checked = require_name(kind, name)
+    if checked == WILDCARD:
+        raise RequestError(kind, checked, "the wildcard '*' is not a valid name (allowed: only in limits)")
+    return checked
 
 
 def canonical_path(queue_path: str) -> str:

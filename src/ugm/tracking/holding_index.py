@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, final
 
-from ugm.arguments import require_application_id, require_user
+from ugm.arguments import require_name, require_user
 from ugm.counters import Counter, Owner, RequestVector
 from ugm.decision import Violation, already_exceeded, exceeded
 from ugm.errors import NotTrackedError, RequestError
@@ -62,7 +62,7 @@ class HoldingIndex:
                 and known.epoch is self._active_limits.epoch
             ):
                 return known
-        path, application_id = self._active_limits.path(queue_path), require_application_id(application_id)
+        path, application_id = self._active_limits.path(queue_path), require_name("application_id", application_id)
         first = self.holdings.get(application_id)
         if first is None:
             return self.detached(path, application_id, require_user(user))
@@ -80,7 +80,7 @@ class HoldingIndex:
 
     def find_for_query(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
         """Return the same as `find`, but treat an application of another user as one that has not started."""
-        application_id = require_application_id(application_id)
+        application_id = require_name("application_id", application_id)
         first = self.holdings.get(application_id)
         if first is not None and first.owner.name != require_user(user).name:
             return self.detached(self._active_limits.path(queue_path), application_id, user)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self, TypeVar, final
 
 from ugm._json_values import JsonObject
-from ugm.arguments import require_application_id, require_count, require_name, require_vector
+from ugm.arguments import require_count, require_name, require_vector
 from ugm.counters import Limit
 from ugm.errors import NotTrackedError, RequestError
 from ugm.identity import ROOT, TrackingType, ancestors
@@ -255,7 +255,7 @@ class _Tracker:
 
     def _increase(self, queue_path: str, application_id: str, usage: Resource) -> bool:
         tree = self._tree
-        path, application_id = tree.active_limits.path(queue_path), require_application_id(application_id)
+        path, application_id = tree.active_limits.path(queue_path), require_name("application_id", application_id)
         vector = require_vector("usage", usage, tree.active_limits.epoch.layout)
         holding = tree.find(application_id, path)
         _require_unmanaged(tree)
@@ -291,7 +291,7 @@ class _Tracker:
 
     def _decrease(self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool) -> None:
         tree = self._tree
-        path, application_id = tree.active_limits.path(queue_path), require_application_id(application_id)
+        path, application_id = tree.active_limits.path(queue_path), require_name("application_id", application_id)
         vector = require_vector("usage", usage, tree.active_limits.epoch.layout)
         holding = tree.find(application_id, path)
         if holding is None:
@@ -445,7 +445,7 @@ class UserTracker(_Tracker):
         Raises:
             RequestError: the application id is not valid.
         """
-        application_id = require_application_id(application_id)
+        application_id = require_name("application_id", application_id)
         return self._tree.active_limits.lock.run(self._tree.has_group_choice, application_id)
 
     def set_group_for_app(self, application_id: str, group_tracker: GroupTracker | None) -> None:
@@ -456,7 +456,7 @@ class UserTracker(_Tracker):
         Raises:
             RequestError: the application id is empty, or the group tracker belongs to another partition.
         """
-        application_id = require_application_id(application_id)
+        application_id = require_name("application_id", application_id)
         if group_tracker is not None and not isinstance(group_tracker, GroupTracker):
             raise RequestError("group_tracker", group_tracker, "expected a GroupTracker, or None")
         group = None if group_tracker is None else group_tracker._tree  # noqa: SLF001 - of the base class
@@ -472,7 +472,7 @@ class UserTracker(_Tracker):
         Raises:
             RequestError: the application id is not valid.
         """
-        application_id = require_application_id(application_id)
+        application_id = require_name("application_id", application_id)
         group = self._tree.active_limits.lock.run(self._group_of, application_id)
         return None if group is None else group.name
 

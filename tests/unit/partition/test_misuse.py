@@ -15,7 +15,7 @@ from ugm.configuration import SchedulerConfig
 from ugm.partition import RunningAllocation
 
 NAME = "a name is a text of 1 to 256 characters"
-ID = "an application id is a text of 1 to 256 characters"
+ID = "a name is a text of 1 to 256 characters"
 TEXTS = ["", None, 7, b"app", ["app"]]
 
 #: Every call that takes an allocation, an application and a usage.

@@ -62,7 +62,7 @@ def refused(manager: Manager, kind: type[UgmError], text: str) -> Iterator[None]
 NOTHING_HELD = "the application holds nothing in that queue"
 UNKNOWN = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
 NO_PATH = "expected 'root', or names below it separated by single dots"
-NO_ID = "an application id is a text of 1 to 256 characters"
+NO_ID = "a name is a text of 1 to 256 characters"
 #: Wrong values of an argument of every call, with the reason.
 WRONG: dict[str, tuple[str, list[Any]]] = {
     "queue_path": ("expected a non-empty string", ["", None, 7, ["root"]]),

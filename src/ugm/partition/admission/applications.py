@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from ugm.arguments import require_application_id, require_name, require_user
+from ugm.arguments import require_name, require_user
 from ugm.decision import ALLOWED, Decision
 from ugm.errors import RequestError
 from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, UserGroup, canonical_path, exact_text
@@ -49,7 +49,7 @@ def require_submission(application_id: str, user: UserGroup, queue: str, tags: M
     Raises:
         RequestError: an argument has a wrong type, or is too long.
     """
-    checked_id = require_application_id(application_id)
+    checked_id = require_name("application_id", application_id)
     require_user(user)
     if not isinstance(queue, str):
         raise RequestError("queue", queue, "expected a queue path, or an empty string for none")
@@ -238,7 +238,7 @@ class ApplicationLifecycle(AdmissionPart):
 
     def end(self, application_id: str) -> bool:
         """Remove an application with everything that it holds and requests, and return whether it existed."""
-        if require_application_id(application_id) not in self._state.applications:
+        if require_name("application_id", application_id) not in self._state.applications:
             return False
         self.remove(application_id)
         return True

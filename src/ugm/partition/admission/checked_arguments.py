@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ugm.arguments import require_application_id, require_exact_name, require_name, require_request
+from ugm.arguments import require_exact_name, require_name, require_request
 from ugm.counters import RequestVector
 from ugm.decision import Violation
 from ugm.errors import RequestError
@@ -45,7 +45,7 @@ class CheckedArguments:
         # First the look-up: to check the id takes longer.
         found = self._state.applications.get(application_id) if type(application_id) is str else None
         if found is None:
-            found = self._state.applications.get(require_application_id(application_id))
+            found = self._state.applications.get(require_name("application_id", application_id))
         if found is None:
             raise RequestError("application_id", application_id, "there is no such application", "application-unknown")
         return found

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 from ugm._json_values import JsonObject, attributes
-from ugm.arguments import require_application_id, require_exact_name, require_items, require_name, require_resource
+from ugm.arguments import require_exact_name, require_items, require_name, require_resource
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.families import is_equal
@@ -128,7 +128,7 @@ def require_running(running: Iterable[RunningAllocation | tuple[str, str, Resour
 
 def _require_valid(running: RunningAllocation) -> None:
     require_resource("usage", running.usage)
-    require_application_id(running.application_id)
+    require_name("application_id", running.application_id)
     require_name("allocation_id", running.allocation_id)
     if running.node is not None:
         require_exact_name("node", running.node)
@@ -236,7 +236,7 @@ def require_work(
 
 
 def _ids(argument: str, ids: Iterable[str]) -> frozenset[str]:
-    return frozenset(require_application_id(name) for name in require_items(argument, ids))
+    return frozenset(require_name("application_id", name) for name in require_items(argument, ids))
 
 
 @final

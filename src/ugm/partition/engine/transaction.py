@@ -194,7 +194,7 @@ class EventOutbox:
             with self._delivery:
                 self._deliver(last)
         except BaseException:
-            self._delivery.release_if_held()
+            self._delivery.release_to(0)
             raise
 
     def _deliver(self, last: int) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self, final
 
 from ugm._json_values import Row
-from ugm.arguments import require_application_id, require_instance, require_name, require_resource
+from ugm.arguments import require_instance, require_name, require_resource
 from ugm.decision import Decision, Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, is_below
@@ -81,7 +81,7 @@ class PreemptionCall(NamedTuple):
         require_instance("within_queue", self.within_queue, bool)
         for one in self.placed:
             require_name("allocation_id", one.allocation_id)
-            require_application_id(one.application_id)
+            require_name("application_id", one.application_id)
         return self
 
 
