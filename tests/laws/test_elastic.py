@@ -9,24 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.elastic_strategies import amounts, counts, sharers, trees, valid_trees
+from support.elastic_strategies import amounts, counts, sharers, valid_trees
 from ugm import Resource
-from ugm.elastic import AdmissionRules, ElasticGroup, ElasticQuota, ElasticTree, Pod, Sharer, SharingResult, share
+from ugm.elastic import ElasticGroup, ElasticQuota, ElasticTree, Pod, Sharer, SharingResult, share
 from ugm.elastic.runtime import FillLevel
-
-#: Who wants how much, group by group.
-Wanted = dict[str, Resource]
-
-totals = amounts(st.integers(0, 120))
-
-
-def requests(groups: list[ElasticGroup]) -> st.SearchStrategy[Wanted]:
-    """Return the requests of some groups."""
-    return st.dictionaries(st.sampled_from([group.name for group in groups]), amounts(st.integers(0, 60)))
-
-
-scenes = trees().flatmap(lambda groups: st.tuples(st.just(groups), totals, requests(groups), st.booleans()))
-valid_scenes = valid_trees().flatmap(lambda groups: st.tuples(st.just(groups), totals, requests(groups)))
 
 
 def exactly_fair(left: int, needs: dict[str, tuple[int, int]]) -> dict[str, Fraction]:
@@ -88,32 +74,6 @@ def test_fair_up_to_a_unit_for_each_round(available: int, given: list[Sharer]) -
         assert abs(shared.runtime[name] - shared.floor[name] - exact) <= len(shared.rounds)
 
 
-@given(scenes, st.booleans(), st.booleans(), st.data())
-def test_never_means_never(
-    scene: tuple[list[ElasticGroup], Resource, Wanted, bool],
-    check_parents: bool,  # noqa: FBT001 - drawn
-    by_runtime: bool,  # noqa: FBT001 - drawn
-    data: st.DataObject,
-) -> None:
-    """A request that is reported as impossible is denied after any release, and so is every larger one."""
-    groups, total, _, scale = scene
-    names = st.sampled_from([group.name for group in groups])
-    held = data.draw(st.lists(st.builds(Pod, st.uuids().map(str), amounts(st.integers(0, 30)), names), max_size=4))
-    rules = AdmissionRules(by_runtime=by_runtime, check_parents=check_parents)
-    requested = Pod("asked", data.draw(amounts(st.integers(0, 60))), data.draw(names))
-    for released in range(1 << len(held)):
-        quota = ElasticQuota(ElasticTree(total, groups, scale_min=scale), rules=rules)
-        for number, pod in enumerate(held):
-            if not released >> number & 1:
-                quota.adopt(pod)
-        quota.expect(requested)
-        decision = quota.check(requested)
-        if released == 0:
-            first = decision
-        if not first.can_wait:
-            assert not decision
-
-
 pods = st.builds(
     Pod,
     st.uuids().map(str),
@@ -125,10 +85,9 @@ pods = st.builds(
 )
 
 
-@given(valid_scenes, st.lists(pods, max_size=12, unique_by=lambda pod: pod.name))
-def test_revoking_ends_overuse(scene: tuple[list[ElasticGroup], Resource, Wanted], running: list[Pod]) -> None:
+@given(valid_trees(), amounts(st.integers(0, 120)), st.lists(pods, max_size=12, unique_by=lambda pod: pod.name))
+def test_revoking_ends_overuse(groups: list[ElasticGroup], total: Resource, running: list[Pod]) -> None:
     """A plan that is carried out leaves no overuse, except of non-preemptible pods."""
-    groups, total, _ = scene
     quota = ElasticQuota(ElasticTree(total, groups))
     for pod in running:
         quota.adopt(pod)

@@ -127,30 +127,3 @@ def test_forest_undo_is_the_inverse(scene: tuple[QuotaManager, str]) -> None:
     assert views(manager) == before
     assert not manager.is_allocated_forest(FOREST, last)
     manager.verify()
-
-
-@given(scenes())
-def test_never_means_never(scene: tuple[QuotaManager, PlainConsumer]) -> None:
-    """Waiting cannot help exactly if the request does not fit the empty tree."""
-    manager, last = scene
-    response = manager.allocate(TREE, last.id)
-    if response.rejection is None or response.rejection.reason is not Reason.NO_ROOM:
-        return
-    can_wait = all(violation.can_wait for violation in response.rejection.violations)
-    for consumer_id in manager.view(TREE).consumers:
-        manager.deallocate(TREE, consumer_id)
-
-    assert bool(manager.allocate(TREE, last.id)) == can_wait
-
-
-@given(forest_scenes())
-def test_never_means_never_on_a_forest(scene: tuple[QuotaManager, str]) -> None:
-    """A request that waiting cannot help does not fit the empty forest."""
-    manager, last = scene
-    response = manager.allocate_forest(FOREST, last)
-    if response.rejection is None or all(violation.can_wait for violation in response.rejection.violations):
-        return
-    for consumer_id in [name for view in views(manager) for name in view.consumers]:
-        manager.deallocate_forest(FOREST, consumer_id)
-
-    assert not manager.allocate_forest(FOREST, last)

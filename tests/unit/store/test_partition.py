@@ -21,7 +21,7 @@ from support.partition_fixtures import config
 from support.random_changes import CONFIGS, Actor, state_of
 from support.store_fixtures import fold
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.configuration import QuotaNodeConfig, QuotaTreeDocument
+from ugm.configuration import QuotaNodeConfig, QuotaTreeConfig, QuotaTreeDocument
 from ugm.events import Event, Released
 from ugm.partition import AbstractPartition
 from ugm.store import FollowingPartition, StoreDamagedError, StoredPartition, StoreError, open_partition, read_partition
@@ -36,23 +36,18 @@ partitions:
 """
 
 
-def nodes_of(resource: str, quota: int) -> tuple[QuotaNodeConfig, ...]:
-    """Return a tree of soft nodes, in which each leaf has a quota, and the root that of three."""
+def tree(resource: str, quota: int) -> QuotaTreeConfig:
+    """Return a tree of a forest, whose leaves may borrow: each has the quota, and the root three times as much."""
     parts = (("root", "", 3), ("a", "root", 1), ("b", "root", 1))
-    return tuple(QuotaNodeConfig(name, parent=parent, quota={resource: quota * times}) for name, parent, times in parts)
+    nodes = tuple(QuotaNodeConfig(one, parent=parent, quota={resource: quota * times}) for one, parent, times in parts)
+    return replace(TREE, tree=QuotaTreeDocument(resource, resources=(resource,), nodes=nodes), forest="f")
 
 
-#: Trees of two resources in a forest, whose leaves may borrow.
-FOREST: Final = declaring(
-    *(
-        replace(TREE, tree=QuotaTreeDocument(name, resources=(name,), nodes=nodes_of(name, quota)), forest="f")
-        for name, quota in (("gpu", 2), ("memory", 12))
-    )
-)
 #: The first configuration, and those that replace it.
 MODELS: Final = {
     "plain": CONFIGS,
-    "trees": (declaring(TREE, elastic=ELASTIC), declaring(replace(TREE, default_group="a")), FOREST),
+    "trees": (declaring(TREE, elastic=ELASTIC), declaring(replace(TREE, default_group="a"))),
+    "forest": (declaring(tree("gpu", 2), tree("memory", 12)), declaring(tree("gpu", 1), tree("memory", 15))),
     "past": (parse_config(PAST).partition(), *CONFIGS),
 }
 
