@@ -25,7 +25,7 @@ from ugm.errors import printable, time_text
 from ugm.identity import ROOT, WILDCARD, TrackingType
 from ugm.model import BUDGET
 from ugm.resources import brief_amount
-from ugm.simulation.report import LimitSummary
+from ugm.simulation.report import LimitComparison, LimitSummary
 
 __all__ = [
     "PROBLEMS",
@@ -241,7 +241,7 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"  # noqa: PLR2004 - small shares need a digit more
 
 
-def whose(limit: LimitSummary) -> str:
+def whose(limit: LimitSummary | LimitComparison) -> str:
     """Return the subject of a limit."""
     if limit.kind != TrackingType.QUEUE:
         return f"{limit.kind} {limit.limit_name}".rstrip()
@@ -253,9 +253,9 @@ def holder(limit: LimitSummary) -> str:
     return f" ({limit.peak_name})" if limit.limit_name == WILDCARD != limit.peak_name else ""
 
 
-def limit_value(limit: LimitSummary) -> str:
-    """Format the value of a limit with its unit."""
-    return (amount_time if limit.kind == BUDGET else amount_of)(limit.resource, limit.limit)
+def limit_value(limit: LimitSummary | LimitComparison, value: int) -> str:
+    """Format a value of a limit with its unit."""
+    return (amount_time if limit.kind == BUDGET else amount_of)(limit.resource, value)
 
 
 def peak_share(limit: LimitSummary) -> float:

@@ -25,7 +25,6 @@ from ugm.model import BUDGET
 from ugm.partition import Partition
 from ugm.resources import VCORE, Resource
 from ugm.simulation.report import (
-    GroupLending,
     GroupReclaim,
     JobRejection,
     LimitSummary,
@@ -70,9 +69,11 @@ class ConfiguredLimit:
     #: The number of jobs that can never start because of the limit.
     rejected: int = 0
 
-    def summary(self) -> LimitSummary:
+    def summary(self, now: int) -> LimitSummary:
         """Return the summary of the limit for the report."""
         highest = max(self.gauges, key=lambda gauge: gauge.peak)
+        if highest.guaranteed is not None:
+            highest.count_borrowed(now)
         users = self.delayed | self.seconds
         impacts = [UserImpact(user, self.delayed[user], self.seconds[user]) for user in users]
         return LimitSummary(
@@ -86,6 +87,8 @@ class ConfiguredLimit:
             delayed_seconds=self.seconds.total(),
             rejected=self.rejected,
             users=tuple(sorted(impacts, key=lambda impact: (-impact.seconds, -impact.jobs, impact.user))),
+            guaranteed=highest.guaranteed,
+            borrowed=highest.borrowed,
         )
 
 
@@ -278,19 +281,9 @@ class ReplayGauges:
             configured.gauges.append(gauge)
         return gauge
 
-    def limits(self) -> tuple[LimitSummary, ...]:
+    def limits(self, now: int) -> tuple[LimitSummary, ...]:
         """Return the effect of every limit, the largest first."""
-        return tuple(sorted((limit.summary() for limit in self.configured.values()), key=_impact))
-
-    def lending(self, now: int) -> tuple[GroupLending, ...]:
-        """Return what each group with a guarantee borrowed, those that borrowed most first."""
-        found = []
-        for gauge in self._gauges.values():
-            if gauge.guaranteed is not None:
-                gauge.count_borrowed(now)
-                kind, resource = gauge.configured.key.kind, gauge.configured.key.resource or ""
-                found.append(GroupLending(kind, gauge.name, resource, gauge.guaranteed, gauge.peak, gauge.borrowed))
-        return tuple(sorted(found, key=lambda one: (one.kind, one.resource, -one.borrowed, one.name)))
+        return tuple(sorted((limit.summary(now) for limit in self.configured.values()), key=_impact))
 
 
 def _impact(limit: LimitSummary) -> tuple[int, int, str, str, str, str]:

@@ -534,8 +534,7 @@ class Replay:
             decisions=self._decisions,
             still_waiting=len(self.waiting),
             end_time=self.now,
-            limits=self._gauges.limits(),
-            lending=self._gauges.lending(self.now),
+            limits=self._gauges.limits(self.now),
             budgets=self._budgets.finish(),
             findings=findings,
         )

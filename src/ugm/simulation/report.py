@@ -20,7 +20,6 @@ from ugm.resources import Resource
 
 __all__ = [
     "BudgetUse",
-    "GroupLending",
     "GroupReclaim",
     "JobRejection",
     "LimitComparison",
@@ -144,6 +143,11 @@ class LimitSummary(Row):
     rejected: int
     #: The users whose jobs it delayed, those with the longest time first.
     users: tuple[UserImpact, ...]
+    #: The part that a group of a quota model need not borrow: the minimum of an elastic group, or the quota of a node;
+    #: None for other limits.
+    guaranteed: int | None = None
+    #: The usage of such a group beyond its guarantee, times seconds.
+    borrowed: int = 0
 
     @property
     def key(self) -> tuple[str, str, str, str | None]:
@@ -196,23 +200,6 @@ class JobRejection(Row):
 
 @final
 @dataclass(frozen=True, slots=True)
-class GroupLending(Row):
-    """The amounts of one resource that a group of a quota model borrowed."""
-
-    #: The kind of the group: ``elastic group`` or ``quota node``.
-    kind: str
-    name: str
-    resource: str
-    #: The minimum of an elastic group, or the quota of a node.
-    guaranteed: int
-    #: The highest usage.
-    peak: int
-    #: The usage beyond the guarantee, times seconds.
-    borrowed: int
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class GroupReclaim(Row):
     """The jobs that were evicted from one group, so that another one got what it was guaranteed."""
 
@@ -250,8 +237,6 @@ class Report:
     limits: tuple[LimitSummary, ...]
     #: Those with most jobs first.
     rejections: tuple[JobRejection, ...]
-    #: The groups of elastic quotas and quota trees, by kind and resource; those that borrowed most first.
-    lending: tuple[GroupLending, ...] = ()
     #: Those with most jobs first.
     reclaims: tuple[GroupReclaim, ...] = ()
     #: The accounts of budgets in each period in which they were used or denied jobs: those that denied jobs, by the
@@ -274,6 +259,12 @@ class Report:
     def rejected(self) -> int:
         """The number of rejected jobs."""
         return sum(one.jobs for one in self.rejections)
+
+    @property
+    def lending(self) -> tuple[LimitSummary, ...]:
+        """The limits of groups that lend and borrow, by kind and resource; those that borrowed most first."""
+        found = (one for one in self.limits if one.guaranteed is not None)
+        return tuple(sorted(found, key=lambda one: (one.kind, str(one.resource), -one.borrowed, one.limit_name)))
 
     @property
     def usage_correlation(self) -> float | None:
@@ -301,7 +292,7 @@ class Report:
             "usage_correlation": None if self.usage_correlation is None else round(self.usage_correlation, 4),
             "users": [{"user": name, "used": used.get(name, 0), **waiting.to_dict()} for name, waiting in self.users],
             "groups": [{"group": name, **waiting.to_dict()} for name, waiting in self.groups],
-            **attributes(self, ("limits", "rejections", "lending", "reclaims", "budgets")),
+            **attributes(self, ("limits", "rejections", "reclaims", "budgets")),
             "verify": {"clean": self.is_clean, "findings": list(self.findings)},
         }
 
@@ -325,49 +316,30 @@ _NOTHING = WaitingTime.of(())
 
 @final
 @dataclass(frozen=True, slots=True)
-class WaitingComparison:
+class WaitingComparison(Row):
     """The waiting times of one user or group in every replay."""
 
     name: str
     #: In the order of the replays; without jobs if none was started.
-    waits: tuple[WaitingTime, ...]
-
-    @property
-    def changes(self) -> tuple[float, ...]:
-        """The difference of the mean waiting time from that of the first replay, in seconds; negative for a gain."""
-        return tuple(one.mean - self.waits[0].mean for one in self.waits)
-
-    def to_dict(self) -> JsonObject:
-        """Return the comparison for JSON."""
-        changes = [round(change, 3) for change in self.changes]
-        return {"name": self.name, "waiting": to_json(self.waits), "changes": changes}
+    waiting: tuple[WaitingTime, ...]
+    #: The differences of the mean from that of the first replay, in seconds; negative for a gain.
+    changes: tuple[float, ...]
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class LimitComparison:
+class LimitComparison(Row):
     """The jobs that one limit delayed in every replay."""
 
     kind: str
     queue_path: str
     limit_name: str
     resource: str | None
-    #: None for a replay without the limit, or in which no job was charged to it.
-    limits: tuple[LimitSummary | None, ...]
-
-    @property
-    def delayed_seconds(self) -> tuple[int, ...]:
-        """The seconds for which the limit delayed jobs, by replay."""
-        return tuple(0 if one is None else one.delayed_seconds for one in self.limits)
-
-    def to_dict(self) -> JsonObject:
-        """Return the comparison for JSON."""
-        return {
-            **attributes(self, ("kind", "queue_path", "limit_name", "resource")),
-            "limits": [None if one is None else one.limit for one in self.limits],
-            "delayed_jobs": [0 if one is None else one.delayed_jobs for one in self.limits],
-            "delayed_seconds": list(self.delayed_seconds),
-        }
+    #: The values of the limit; None for a replay without the limit, or in which no job was charged to it.
+    limits: tuple[int | None, ...]
+    #: The jobs that it delayed, and the seconds for which they waited.
+    delayed_jobs: tuple[int, ...]
+    delayed_seconds: tuple[int, ...]
 
 
 @final
@@ -391,7 +363,11 @@ class ReplayComparison:
     def _waiting(self, figures: Callable[[Report], Iterable[tuple[str, WaitingTime]]]) -> tuple[WaitingComparison, ...]:
         sides = [dict(figures(report)) for report in self.reports.values()]
         names = {name: None for side in sides for name in side}
-        found = [WaitingComparison(name, tuple(side.get(name, _NOTHING) for side in sides)) for name in names]
+        found = []
+        for name in names:
+            waits = tuple(side.get(name, _NOTHING) for side in sides)
+            changes = tuple(round(one.mean - waits[0].mean, 3) for one in waits)
+            found.append(WaitingComparison(name, waits, changes))
         return tuple(sorted(found, key=_impact))
 
     @property
@@ -399,9 +375,13 @@ class ReplayComparison:
         """The limits that delayed jobs in any replay, those that delayed them longest in one of them first."""
         sides = [{limit.key: limit for limit in report.limits} for report in self.reports.values()]
         keys = {key: None for side in sides for key in side}
-        found = [LimitComparison(*key, limits=tuple(side.get(key) for side in sides)) for key in keys]
-        delaying = [one for one in found if any(one.delayed_seconds)]
-        return tuple(sorted(delaying, key=lambda one: (-max(one.delayed_seconds), one.queue_path, str(one.kind))))
+        found = []
+        for key in keys:
+            limits = [side.get(key) for side in sides]
+            figures = ((one.limit, one.delayed_jobs, one.delayed_seconds) if one else (None, 0, 0) for one in limits)
+            if any(one and one.delayed_seconds for one in limits):
+                found.append(LimitComparison(*key, *zip(*figures, strict=True)))
+        return tuple(sorted(found, key=lambda one: (-max(one.delayed_seconds), one.queue_path, str(one.kind))))
 
     def to_dict(self) -> JsonObject:
         """Return the comparison for JSON, without the reports."""
@@ -409,5 +389,5 @@ class ReplayComparison:
 
 
 def _impact(one: WaitingComparison) -> tuple[int, str]:
-    totals: Sequence[int] = [waits.total for waits in one.waits]
+    totals: Sequence[int] = [waits.total for waits in one.waiting]
     return min(totals) - max(totals), one.name

@@ -33,14 +33,14 @@ def test_changes() -> None:
     assert [(one.name, one.changes) for one in found.groups] == [("dev", (0.0, -5.0))]
     [limit] = found.limits
     assert (limit.queue_path, limit.delayed_seconds) == ("root.a", (10, 0))
-    assert [one and one.limit for one in limit.limits] == [1000, 2000]
+    assert limit.limits == (1000, 2000)
     assert found.to_dict()["limits"][0]["limits"] == [1000, 2000]
     assert found.to_dict()["users"][0]["changes"] == [0.0, -10.0]
     # A user whose jobs start in one replay only has no waiting in the other.
     one = found.reports["1 cores"]
     other = ReplayComparison({"1 cores": one, "none": replace(one, users=(), limits=())})
-    assert [waits.jobs for waits in other.users[0].waits] == [1, 0]
-    assert other.limits[0].limits[1] is None
+    assert [waits.jobs for waits in other.users[0].waiting] == [1, 0]
+    assert other.limits[0].limits == (1000, None)
 
 
 @pytest.mark.parametrize(

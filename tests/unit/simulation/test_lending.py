@@ -16,7 +16,7 @@ from ugm.cli.report.page import page
 from ugm.cli.report.terminal import render
 from ugm.configuration import PartitionConfig
 from ugm.elastic.model import GROUP_TAG
-from ugm.simulation import GroupLending, GroupReclaim, Job, JobOrderName, Recorder, Report, simulate
+from ugm.simulation import GroupReclaim, Job, JobOrderName, Recorder, Report, simulate
 
 KINDS: Final = ("elastic", "tree")
 CONFIG: Final = parse_config("partitions: [{queues: [{name: q}]}]").partition()
@@ -58,13 +58,14 @@ JOBS: Final = (*(job(number, 0, 100, "b") for number in range(5)), job(9, 10, 30
 def test_a_group_reclaims_its_guarantee(kind: str) -> None:
     """Two jobs of the borrower are evicted for the owner, and run again with their whole run time."""
     report = borrowing(JOBS, kind)
-    lending = {(one.name, one.resource): one for one in report.lending}
+    lending = {(one.kind, one.limit_name, one.resource): one for one in report.lending}
 
     assert report.waiting.delayed == 0
     group = "elastic group" if kind == "elastic" else "quota node"
     assert report.reclaims == (GroupReclaim(group, "b", "a", 2, 20),)
     # The borrower uses 4 of the other group for 10 seconds, and again after the owner has ended, from 40 to 100.
-    assert lending["b", "gpu"] == GroupLending(group, "b", "gpu", 6, 10, 40 + 240)
+    borrower = lending[group, "b", "gpu"]
+    assert (borrower.guaranteed, borrower.peak, borrower.borrowed) == (6, 10, 40 + 240)
     # The owner ends at 40. One of the evicted jobs starts then, or earlier with it; both end 100 s later.
     assert report.end_time == 140
     assert (report.submitted, report.started, report.still_waiting, report.is_clean) == (6, 6, 0, True)

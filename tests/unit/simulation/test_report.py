@@ -90,7 +90,6 @@ def test_json() -> None:
         "groups": [{"group": "dev", **waiting}],
         "limits": [LIMIT_JSON],
         "rejections": [REJECTION_JSON],
-        "lending": [],
         "reclaims": [],
         "budgets": [],
         "verify": {"clean": True, "findings": []},
@@ -111,6 +110,8 @@ LIMIT_JSON = {
     "delayed_seconds": 90,
     "rejected": 1,
     "users": [{"user": "sue", "jobs": 2, "seconds": 80}, {"user": "bob", "jobs": 1, "seconds": 10}],
+    "guaranteed": None,
+    "borrowed": 0,
 }
 
 REJECTION_JSON = {

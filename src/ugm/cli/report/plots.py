@@ -163,9 +163,9 @@ def limit_figure(limit: LimitSummary, subject: str, series: Envelope, axis: Time
     heading = f"{limit.queue_path}, {whose(limit)}"
     plot = usage(
         series,
-        mark=Mark(limit.limit, limit_value(limit), "limit"),
+        mark=Mark(limit.limit, limit_value(limit, limit.limit), "limit"),
         axis=axis,
-        label=f"{heading}, {limit_value(limit)}: {summary}{delayed}",
+        label=f"{heading}, {limit_value(limit, limit.limit)}: {summary}{delayed}",
     )
     caption = joined(
         element("strong", limit.queue_path),

@@ -129,13 +129,13 @@ def comparison_sections(compared: ReplayComparison) -> Iterator[Section]:
     """Yield the sections of a comparison after its figures."""
     names = list(compared.reports)
     for heading, listed in (("user", compared.users), ("group", compared.groups)):
-        changed = [one for one in listed if len(set(one.waits)) > 1]
-        longest = max((waits.mean for one in changed for waits in one.waits), default=0)
+        changed = [one for one in listed if len(set(one.waiting)) > 1]
+        longest = max((waits.mean for one in changed for waits in one.waiting), default=0)
         same = len(listed) - len(changed)
         title = f"Mean wait by {heading}, and its change from {names[0]}"
         columns = (
             Column(heading, lambda one: one.name),
-            _number("jobs", lambda one: f"{max(waits.jobs for waits in one.waits):,}"),
+            _number("jobs", lambda one: f"{max(waits.jobs for waits in one.waiting):,}"),
             *(_number(name, partial(_changed_wait, number)) for number, name in enumerate(names)),
             _bars(partial(_means, longest)),
         )
@@ -143,7 +143,7 @@ def comparison_sections(compared: ReplayComparison) -> Iterator[Section]:
         yield Section(f"{heading}s", title, heading, columns, changed, note)
     columns = (
         Column("queue", lambda one: one.queue_path, "name"),
-        Column("limit for", lambda one: whose(next(filter(None, one.limits)))),
+        Column("limit for", whose),
         Column("limit", _compared_values, "name"),
         *(_number(name, partial(_delayed_time, number)) for number, name in enumerate(names)),
     )
@@ -214,7 +214,7 @@ def _correlation(report: Report) -> str:
 
 def _changed_wait(number: int, one: WaitingComparison) -> str:
     """Return the mean wait of a replay, with its change from the first one."""
-    mean = brief_time(one.waits[number].mean)
+    mean = brief_time(one.waiting[number].mean)
     return f"{mean} ({_signed(one.changes[number])})" if number else mean
 
 
@@ -223,12 +223,12 @@ def _signed(seconds: float) -> str:
 
 
 def _means(longest: float, one: WaitingComparison) -> Bars:
-    return Bars(tuple((share_of(waits.mean, longest),) for waits in one.waits))
+    return Bars(tuple((share_of(waits.mean, longest),) for waits in one.waiting))
 
 
 def _compared_values(one: LimitComparison) -> str:
     # The values of a limit may differ between configurations.
-    return " / ".join(dict.fromkeys("none" if limit is None else limit_value(limit) for limit in one.limits))
+    return " / ".join(dict.fromkeys("none" if value is None else limit_value(one, value) for value in one.limits))
 
 
 def _delayed_time(number: int, one: LimitComparison) -> str:
@@ -242,7 +242,7 @@ def _delaying(report: Report) -> Section:
     columns = (
         Column("queue", lambda limit: limit.queue_path, "name"),
         Column("limit for", whose),
-        _number("limit", limit_value),
+        _number("limit", lambda limit: limit_value(limit, limit.limit)),
         _number("jobs", lambda limit: f"{limit.delayed_jobs:,}"),
         _number("share", lambda limit: percent(share_of(limit.delayed_seconds, total))),
         _number("delayed for", lambda limit: brief_time(limit.delayed_seconds)),
@@ -289,15 +289,16 @@ def _waiting(heading: str, figures: Sequence[tuple[str, WaitingTime]]) -> Sectio
 
 
 def _lending(report: Report) -> Section:
-    has_several_kinds = len({one.kind for one in report.lending}) > 1
+    lending = report.lending
+    has_several_kinds = len({one.kind for one in lending}) > 1
     columns = (
-        Column("group", lambda one: f"{one.kind} {one.name}" if has_several_kinds else one.name, "name"),
+        Column("group", lambda one: f"{one.kind} {one.limit_name}" if has_several_kinds else one.limit_name, "name"),
         Column("resource", lambda one: one.resource),
         _number("guaranteed", lambda one: brief_amount(one.resource, one.guaranteed)),
         _number("peak", lambda one: brief_amount(one.resource, one.peak)),
         _number("borrowed", lambda one: amount_time(one.resource, one.borrowed)),
     )
-    borrowing = [one for one in report.lending if one.borrowed]
+    borrowing = [one for one in lending if one.borrowed]
     return Section("lending", "Borrowed beyond the guarantee", "group", columns, borrowing)
 
 
@@ -336,7 +337,7 @@ def _peaks(report: Report) -> Section:
         _bars(lambda limit: Bars(((peak_share(limit),),)), None),
         _number("share", lambda limit: percent(peak_share(limit))),
         _number("peak", lambda limit: brief_amount(limit.resource, limit.peak)),
-        Column("of", limit_value),
+        Column("of", lambda limit: limit_value(limit, limit.limit)),
         _number("delayed jobs", lambda limit: f"{limit.delayed_jobs:,}" if limit.delayed_jobs else "", "page"),
         _number("rejected", lambda limit: f"{limit.rejected:,}" if limit.rejected else "", "page"),
         Column("set by", lambda limit: limit.place, only="page"),
