@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 import pytest
 
 from support.declared_models import BY_QUEUE, ELASTIC, GROUPS, NODES, TREE, declaring
-from ugm import Claim, Partition, RequestError, Resource, UserGroup, Violation
+from support.partition_fixtures import Licences
+from ugm import Partition, RequestError, Resource, UserGroup, Violation
 from ugm.configuration import ElasticConfig, ElasticGroup, GroupSource, QuotaTreeConfig
 
 SUE: Final = UserGroup("sue", ("physics",))
@@ -40,25 +40,6 @@ def test_invalid_models_change_nothing() -> None:
             Partition(wrong)
     assert partition.config == declaring(elastic=ELASTIC)
     partition.verify()
-
-
-class Unwilling:
-    """A model that is asked about the cluster, and raises for some sizes."""
-
-    def check(self, claim: Claim) -> Iterator[Violation]:  # noqa: ARG002 - as declared
-        """Allow everything."""
-        return iter(())
-
-    def charge(self, claim: Claim) -> None:
-        """Count nothing."""
-
-    def refund(self, claim: Claim) -> None:
-        """Count nothing."""
-
-    def set_cluster(self, total: Resource | None) -> None:
-        """Refuse a cluster of 13."""
-        if total == Resource(gpu=13):
-            raise ArithmeticError
 
 
 def test_groups_share_the_nodes() -> None:
@@ -102,14 +83,14 @@ def test_sources(sources: list[GroupSource], allowed: dict[str, bool]) -> None:
 
 def test_models_of_the_program_follow() -> None:
     """Models of the program come after declared ones, and only these can be replaced by the program."""
-    own, beside = Unwilling(), Unwilling()
+    own, beside = Licences(1), Licences(1)
     partition = Partition(declaring(elastic=ELASTIC), models=[own, beside])
     declared = partition._models.all[0]
 
     assert partition._models.all[1] is own
     with pytest.raises(RequestError, match="declares"):
-        partition.replace_model(declared, Unwilling())
-    other = Unwilling()
+        partition.replace_model(declared, Licences(1))
+    other = Licences(1)
     partition.replace_model(own, other)
     assert partition._models.all == (declared, other, beside)
     with pytest.raises(RequestError, match="already a model") as refused:
