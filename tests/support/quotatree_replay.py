@@ -81,6 +81,23 @@ _NOT_FOUND: Final = (
     "cache",
 )
 
+#: The calls that are those of the manager: what their result is called, and the fields of a step that they take.
+_CALLS: Final[Mapping[str, tuple[str, ...]]] = {
+    "set_mode": ("ok", "mode"),
+    "delete_tree": ("ok", "tree"),
+    "add_forest": ("ok", "forest"),
+    "delete_forest": ("ok", "forest"),
+    "add_tree_to_forest": ("ok", "forest", "tree"),
+    "delete_tree_from_forest": ("ok", "forest", "tree"),
+    "remove_consumer": ("ok", "consumer"),
+    "undo_allocate": ("ok", "tree", "consumer"),
+    "undo_allocate_forest": ("ok", "forest", "consumer"),
+    "deallocate": ("ok", "tree", "consumer"),
+    "deallocate_forest": ("ok", "forest", "consumer"),
+    "is_allocated": ("allocated", "tree", "consumer"),
+    "is_allocated_forest": ("allocated", "forest", "consumer"),
+}
+
 _SYNTAX: Final = ("json-syntax", "yaml", "type", "key", "quantity", "document", "text")
 
 
@@ -103,14 +120,16 @@ class Replay:
     def answer(self, step: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever a record holds
         """Do a step and return what it says."""
         try:
-            return getattr(self, f"_{step['op']}")(step)
+            return self._call(step) if step["op"] in _CALLS else getattr(self, f"_{step['op']}")(step)
         except RequestError as error:
             return {"error": True, "category": _category(step["op"], error)}
         except ConfigError as error:
             return {"error": True, "category": _category_of_document(error)}
 
-    def _set_mode(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.set_mode, step["mode"])
+    def _call(self, step: Mapping[str, Any]) -> object:
+        name, *fields = _CALLS[step["op"]]
+        result = getattr(self.manager, step["op"])(*(step[field] for field in fields))
+        return {name: True if result is None else result}
 
     def _get_mode(self, _: Mapping[str, Any]) -> object:
         return {"mode": str(self.manager.get_mode())}
@@ -134,27 +153,9 @@ class Replay:
     def _add_tree_by_name(self, step: Mapping[str, Any]) -> object:
         return {"tree": self.manager.add_tree_by_name(step["tree"])}
 
-    def _delete_tree(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.delete_tree, step["tree"])
-
-    def _add_forest(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.add_forest, step["forest"])
-
-    def _delete_forest(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.delete_forest, step["forest"])
-
-    def _add_tree_to_forest(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.add_tree_to_forest, step["forest"], step["tree"])
-
-    def _delete_tree_from_forest(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.delete_tree_from_forest, step["forest"], step["tree"])
-
     def _add_consumer(self, step: Mapping[str, Any]) -> object:
         info = parse_consumer(step["raw"]) if "raw" in step else consumer_from_struct(step["consumer"])
         return _ok(self.manager.add_consumer, info)
-
-    def _remove_consumer(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.remove_consumer, step["consumer"])
 
     def _allocate(self, step: Mapping[str, Any]) -> object:
         return self._decision(self.manager.allocate(step["tree"], step["consumer"]))
@@ -173,24 +174,6 @@ class Replay:
     def _try_allocate_forest(self, step: Mapping[str, Any]) -> object:
         answer = self._tried(self.manager.try_allocate_forest(step["forest"], step["consumer"]))
         return answer | {"preempted": sorted(answer["preempted"])}
-
-    def _undo_allocate(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.undo_allocate, step["tree"], step["consumer"])
-
-    def _undo_allocate_forest(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.undo_allocate_forest, step["forest"], step["consumer"])
-
-    def _deallocate(self, step: Mapping[str, Any]) -> object:
-        return {"ok": self.manager.deallocate(step["tree"], step["consumer"])}
-
-    def _deallocate_forest(self, step: Mapping[str, Any]) -> object:
-        return {"ok": self.manager.deallocate_forest(step["forest"], step["consumer"])}
-
-    def _is_allocated(self, step: Mapping[str, Any]) -> object:
-        return {"allocated": self.manager.is_allocated(step["tree"], step["consumer"])}
-
-    def _is_allocated_forest(self, step: Mapping[str, Any]) -> object:
-        return {"allocated": self.manager.is_allocated_forest(step["forest"], step["consumer"])}
 
     def _update_tree(self, step: Mapping[str, Any]) -> object:
         done = self.manager.update_tree(step["tree"])
