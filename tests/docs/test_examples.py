@@ -8,7 +8,9 @@ import io
 import runpy
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,3 +126,30 @@ def test_workload_is_reproducible(tmp_path: Path) -> None:
     # How well zlib packs differs between its makes; what is packed does not, nor the header without a time.
     assert gzip.decompress(made.read_bytes()) == gzip.decompress(bundled)
     assert made.read_bytes()[:10] == bundled[:10]
+
+
+LOOP: dict[str, Any] = runpy.run_path(str(EXAMPLES / "node_loop.py"))
+
+
+def check_world(seed: int) -> int:
+    """Run a random world, and return the number of evictions."""
+    loop, lines = LOOP["run"](seed)
+    assert not loop.requests
+    loop.partition.verify()
+    nodes: dict[str, set[str]] = defaultdict(set)
+    starts = {line.split()[2]: line.split()[5] for line in lines if "prod-" in line.split()[2]}
+    for words in (line.split() for line in lines if "has to stop" in line):
+        nodes[words[-1]].add(words[-3])
+    assert all(found == {starts[name]} for name, found in nodes.items())
+    return sum(loop.evictions.values())
+
+
+def test_a_guaranteed_request_starts_after_one_plan() -> None:
+    """Each guaranteed request starts on the node of its plan, after the evictions of one plan."""
+    assert sum(map(check_world, range(30))) > 0
+
+
+@pytest.mark.deep
+def test_a_guaranteed_request_starts_in_a_thousand_worlds() -> None:
+    """The same in 1,000 worlds of two to eight nodes."""
+    assert sum(map(check_world, range(1000))) > 1000

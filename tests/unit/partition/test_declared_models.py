@@ -9,7 +9,7 @@ import pytest
 
 from support.declared_models import BY_QUEUE, ELASTIC, GROUPS, NODES, TREE, declaring
 from support.partition_fixtures import Licences
-from ugm import Partition, RequestError, Resource, UserGroup, Violation
+from ugm import Partition, RequestError, Resource, UserGroup, Violation, parse_config
 from ugm.configuration import ElasticConfig, ElasticGroup, GroupSource, QuotaTreeConfig
 
 SUE: Final = UserGroup("sue", ("physics",))
@@ -115,3 +115,57 @@ def test_changes_of_models() -> None:
         "~ quota node 't/a': quota gpu 3 -> 4",
         "+ elastic group 'c'",
     ]
+
+
+DENYING = {
+    "quota tree": """
+    quotatrees: [{tree: {kind: QuotaTree, metadata: {name: t}, spec: {resourceNames: [vcore, gpu], nodes: {
+      all: {parent: nil, quota: {vcore: "4", gpu: "2"}}, p: {parent: all, quota: {vcore: "4", gpu: "2"}}}}},
+      groupby: [{source: queue, names: {root.p: p}}]}]""",
+    "elastic groups": """
+    elastic: {total: {vcore: 4, gpu: 2}, groups: [{name: p, max: {vcore: 4, gpu: 2}}],
+      groupby: [{source: queue, names: {root.p: p}}]}""",
+}
+
+
+@pytest.mark.parametrize("model", DENYING.values(), ids=DENYING.keys())
+def test_headroom_without_a_group(model: str) -> None:
+    """Without a group, nothing of any limited resource may be requested."""
+    config = parse_config("partitions: [{queues: [{name: p}, {name: q}], ugm: {%s}}]" % model)  # noqa: UP031 - braces
+    partition = Partition(config.partition())
+    partition.submit("grouped", UserGroup("ana"), "root.p")
+    partition.submit("without", UserGroup("ana"), "root.q")
+
+    assert partition.headroom("grouped") == Resource(vcore=4000, gpu=2)
+    headroom = partition.headroom("without")
+    assert headroom is not None
+    assert headroom.without_zeros() == Resource()
+    assert {"gpu", "vcore"} <= headroom.keys()
+    assert not Resource(gpu=1).fits_in(headroom)
+
+
+PARENT = """
+partitions:
+- queues: [{name: q}]
+  ugm:
+    elastic:
+      total: {gpu: 8}
+      %s
+      groups:
+      - {name: top, isparent: true, allowlent: false, min: {gpu: 2}, max: {gpu: 2}}
+      - {name: ana, parent: top, min: {gpu: 1}, max: {gpu: 2}}
+      - {name: bob, parent: top, min: {gpu: 1}, max: {gpu: 2}}
+      groupby: [{source: user}]
+"""
+
+
+@pytest.mark.parametrize(("key", "used"), [("", 2), ("checkparents: true", 2), ("checkparents: false", 3)])
+def test_maximum_of_a_parent(key: str, used: int) -> None:
+    """Groups use no more than the maximum of their parent together, unless the configuration says otherwise."""
+    partition = Partition(parse_config(PARENT % key).partition())
+    for name in ("ana", "bob"):
+        partition.submit(name, UserGroup(name), "root.q")
+
+    granted = [partition.allocate(f"ana-{number}", "ana", Resource(gpu=1)).allowed for number in range(3)]
+    granted.append(partition.allocate("bob-0", "bob", Resource(gpu=1)).allowed)
+    assert sum(granted) == used
