@@ -6,7 +6,7 @@ that concern it in all queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, Literal, TypeAlias, final
 
@@ -18,7 +18,7 @@ from ugm.identity import UserGroup
 from ugm.model import UserRank
 from ugm.ordering.sort_settings import POLICY, PROPERTIES, QUEUE_POLICY, QueueSettings
 
-__all__ = ["JobOrderName", "PeriodicShares", "ordered", "reserving"]
+__all__ = ["JobOrderName", "PeriodicShares", "replayed"]
 
 #: The orders that a replay knows.
 JobOrderName: TypeAlias = Literal["fifo", "fair", "share", "priority"]
@@ -36,44 +36,43 @@ _EQUAL_SHARES: Final = FairShareConfig(default_shares=1)
 _PERIOD: Final = 300
 
 
-def ordered(config: PartitionConfig, order: JobOrderName) -> PartitionConfig:
-    """Return a configuration with an order, and without shares of users; see `PeriodicShares`.
+def replayed(config: PartitionConfig, order: JobOrderName, *, reserves: bool) -> PartitionConfig:
+    """Return the configuration of a replay, without shares of users; see `PeriodicShares`.
+
+    Args:
+        config: the configuration.
+        order: the order of all queues.
+        reserves: whether queues reserve capacity, the root if none is named; otherwise none does.
 
     Raises:
         RequestError: there is no such order.
     """
     if order not in _POLICIES:
         raise RequestError("order", order, f"expected one of {', '.join(_POLICIES)}")
-    removed = {POLICY, QUEUE_POLICY, "application.sort.priority"}
+    added, removed = dict(_POLICIES[order]), {POLICY, QUEUE_POLICY, "application.sort.priority"}
     if order != "priority":
         removed |= PROPERTIES.keys() - {RESERVATION}
-    root = _changed(config.root, lambda found: {name: text for name, text in found.items() if name not in removed})
-    made = _rooted(config, replace(root, properties={**root.properties, **_POLICIES[order]}))
-    return replace(made, ugm=replace(config.ugm, fair_share=None))
+    if not reserves:
+        removed.add(RESERVATION)
+    elif not QueueSettings(config).has_reservations:
+        added[RESERVATION] = "enabled"
+    root = _without(config.root, removed)
+    root = replace(root, properties={**root.properties, **added})
+    return replace(config, queues=(root,), limits=(), ugm=replace(config.ugm, fair_share=None))
 
 
-def reserving(config: PartitionConfig, *, reserves: bool) -> PartitionConfig:
-    """Return a configuration in which queues reserve capacity, the root if none is named; or in which none does."""
-    if QueueSettings(config).has_reservations == reserves:
-        return config
-    if reserves:
-        return _rooted(config, replace(config.root, properties={**config.root.properties, RESERVATION: "enabled"}))
-    kept = _changed(config.root, lambda found: {name: text for name, text in found.items() if name != RESERVATION})
-    return _rooted(config, kept)
+def _without(queue: QueueConfig, removed: Collection[str]) -> QueueConfig:
+    """Return a queue without some properties, in it and in all below."""
 
+    def kept(properties: Mapping[str, str]) -> Mapping[str, str]:
+        return {name: text for name, text in properties.items() if name not in removed}
 
-def _rooted(config: PartitionConfig, root: QueueConfig) -> PartitionConfig:
-    return replace(config, queues=(root,), limits=())
-
-
-def _changed(queue: QueueConfig, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> QueueConfig:
-    """Return a queue with changed properties, in it and in all below."""
     template = queue.child_template
     return replace(
         queue,
-        properties=change(queue.properties),
-        child_template=template and replace(template, properties=change(template.properties)),
-        queues=tuple(_changed(child, change) for child in queue.queues),
+        properties=kept(queue.properties),
+        child_template=template and replace(template, properties=kept(template.properties)),
+        queues=tuple(_without(child, removed) for child in queue.queues),
     )
 
 

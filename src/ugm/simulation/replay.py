@@ -62,7 +62,7 @@ from ugm.partition import AllocationRequest, Partition
 from ugm.partition.config.compiled import highest_limits
 from ugm.resources import Resource
 from ugm.simulation.gauges import Gauge, JobClass, ReplayCounters, ReplayGauges
-from ugm.simulation.orders import JobOrderName, PeriodicShares, ordered, reserving
+from ugm.simulation.orders import JobOrderName, PeriodicShares, replayed
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
 from ugm.simulation.timeline import BudgetLog, Timeline
@@ -140,15 +140,15 @@ def simulate(
         require_instance("until", until, int)
     if recorder is not None:
         require_instance("recorder", recorder, Recorder)
-    replayed, given = reserving(ordered(config, order), reserves=reserves), list(models())
+    used, given = replayed(config, order, reserves=reserves), list(models())
     if order == "share":
         given.append(PeriodicShares(normal_config(config)))
     budgets = [*map(declared_budget, config.ugm.budgets)]
     budgets += [budget for model in given if isinstance(model, Budgets) for budget in model.budgets]
     if cluster is not None:
         cluster = Families(config.ugm.families).normal(cluster, argument="cluster")
-    timeline = Timeline(start, replayed, budgets)
-    partition = Partition(replayed, cluster=cluster, models=given, group_limits=group_limits, clock=timeline.second)
+    timeline = Timeline(start, used, budgets)
+    partition = Partition(used, cluster=cluster, models=given, group_limits=group_limits, clock=timeline.second)
     replay = Replay(partition, jobs, timeline, models(), recorder=recorder, reserves=reserves, reclaims=reclaims)
     replay.run(until)
     return replay.report()
