@@ -255,7 +255,7 @@ class Configurations:
             changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
             if not confirm and (risks := self._risks(chosen)):
                 reason = f"the configuration lowers limits, which confirm=true allows: {'; '.join(risks)}"
-                raise ApiError(409, "unconfirmed", reason, data={"risks": risks})
+                raise ApiError(409, "unconfirmed", reason, {"risks": risks})
             for name, config in chosen.items():
                 self._partitions[name].configure(config, actor.author(source))
         return changed

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias, cast, final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from ugm.errors import ConfigError, OutageError, RequestError
+from ugm.errors import UgmError
 from ugm.partition.interface.operation_kinds import Role
 from ugm.server.http.access import Tokens
 from ugm.server.http.audit import AuditLog
@@ -174,7 +174,7 @@ def _payload(route: Route, target: object, call: Call, arguments: Mapping[str, A
         result = route.answer(target, **({"call": call} if "call" in route.arguments else {}), **arguments)
     except ApiError:
         raise
-    except (RequestError, ConfigError, OutageError) as error:
+    except UgmError as error:
         raise ApiError.of(error) from None
     except Exception:
         _LOGGER.exception("%s %s failed", route.method, route.full_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import NoneType
@@ -42,9 +42,7 @@ class ApiError(Exception):
     code: str
     #: A sentence for people.
     message: str
-    #: The problems of a configuration.
-    problems: Sequence[Problem] = ()
-    #: Further values for programs, for JSON.
+    #: Further values for programs, for JSON, for example the ``problems`` of a configuration.
     data: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
@@ -54,9 +52,9 @@ class ApiError(Exception):
         if isinstance(error, ConfigError):
             count = len(error.problems)
             message = f"{count} problem{'s' * (count != 1)}; nothing has changed"
-            return cls(status, error.code, message, error.problems)
+            return cls(status, error.code, message, {"problems": [problem_to_dict(one) for one in error.problems]})
         data = {"argument": error.argument, "value": _simple(error.value)} if isinstance(error, RequestError) else {}
-        return cls(status, error.code, str(error), data=data)
+        return cls(status, error.code, str(error), data)
 
     def __str__(self) -> str:
         return self.message
@@ -64,7 +62,6 @@ class ApiError(Exception):
     def to_dict(self) -> JsonObject:
         """Return the error for JSON, as problem details (RFC 9457)."""
         known = ERROR_CODES.get(self.code)
-        problems = {"problems": list(map(problem_to_dict, self.problems))} if self.problems else {}
         return {
             "type": f"urn:ugm:error:{self.code}",
             "title": HTTPStatus(self.status).phrase if known is None else known.meaning,
@@ -72,14 +69,16 @@ class ApiError(Exception):
             "detail": self.message,
             "code": self.code,
             **self.data,
-            **problems,
         }
 
     def payload(self, *, is_yunikorn: bool = False) -> Payload:
         """Return the error as a response body, or in the format of Apache YuniKorn with its code."""
         if is_yunikorn:
-            described = "; ".join((self.message, *map(str, self.problems)))
-            found = {"status_code": self.status, "message": self.message, "description": described, "code": self.code}
+            found = {
+                "status_code": self.status,
+                "code": self.code,
+                **dict.fromkeys(("message", "description"), self.message),
+            }
             return json_payload(found, self.status)
         return json_payload(self.to_dict(), self.status)._replace(media_type="application/problem+json")
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict, Union, get_args, g
 import msgspec
 from msgspec import Meta
 
-from ugm import Decision, UserGroup
+from ugm import Decision, UgmError, UserGroup
 from ugm._json_values import Json, JsonObject, to_json
 from ugm.partition import AbstractPartition, Admission, AllocationRequest, GangStyle
 from ugm.partition.interface.operation_kinds import OPERATION_KINDS, Kind, Role
@@ -231,6 +231,7 @@ def batch(served: ServedPartition, call: Call, *, body: Any) -> Annotated[Object
 def _batch_item(served: ServedPartition, call: Call, item: Any) -> Object:  # noqa: ANN401 - of a derived class
     try:
         answer = _OPERATIONS[item.__struct_config__.tag].execute(served, call, item)
-    except ApiError as error:
-        return {"status": error.status, "answer": error.to_dict()}
+    except UgmError as error:
+        refused = ApiError.of(error)
+        return {"status": refused.status, "answer": refused.to_dict()}
     return {"status": 200, "answer": answer}

@@ -126,20 +126,13 @@ class Call:
 
     @contextmanager
     def operation(self, action: str, target: str) -> Iterator[None]:
-        """Write the operation in the block to the audit log. The block may set another outcome than ``ok``.
-
-        Raises:
-            ApiError: the block raised it, or a `ugm.UgmError`.
-        """
+        """Write the operation in the block to the audit log. The block may set another outcome than ``ok``."""
         self.is_audited, self.outcome = True, "ok"
         try:
             yield
-        except ApiError as error:
+        except (ApiError, UgmError) as error:
             self.outcome = error.code
             raise
-        except UgmError as error:
-            self.outcome = error.code
-            raise ApiError.of(error) from None
         except BaseException:
             self.outcome = "failed"
             raise

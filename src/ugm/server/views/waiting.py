@@ -156,8 +156,7 @@ def waiting(served: ServedPartition, *, query: Selection) -> WaitingRequests:
 @ROUTES.get(f"{_PATH}/applications")
 def waiting_applications(served: ServedPartition, *, query: Selection) -> WaitingApplications:
     """List the applications with pending requests, with the age of the oldest and the position of the first."""
-    as_of = served.now()
-    groups, page = _grouped(served, query, lambda turn: turn.request.application_id)
+    as_of, total, page = _grouped(served, query, lambda turn: turn.request.application_id)
     rows = [
         WaitingApplication(
             **_owner(group),
@@ -167,14 +166,13 @@ def waiting_applications(served: ServedPartition, *, query: Selection) -> Waitin
         )
         for group in page
     ]
-    return WaitingApplications(as_of, groups, rows)
+    return WaitingApplications(as_of, total, rows)
 
 
 @ROUTES.get(f"{_PATH}/users")
 def waiting_users(served: ServedPartition, *, query: Selection) -> WaitingUsers:
     """List the users with pending requests, including those without usage."""
-    as_of = served.now()
-    groups, page = _grouped(served, query, lambda turn: turn.user)
+    as_of, total, page = _grouped(served, query, lambda turn: turn.user)
     snapshot = served.partition.snapshot()
     rows = [
         WaitingUser(
@@ -184,17 +182,17 @@ def waiting_users(served: ServedPartition, *, query: Selection) -> WaitingUsers:
         )
         for group in page
     ]
-    return WaitingUsers(as_of, groups, rows)
+    return WaitingUsers(as_of, total, rows)
 
 
 def _grouped(
     served: ServedPartition, query: Selection, name_of: Callable[[Turn], str]
-) -> tuple[int, list[list[_Waiting]]]:
-    """Return the number of groups of the matching requests, and a page of them."""
-    groups: dict[str, list[_Waiting]] = {}
+) -> tuple[float, int, list[list[_Waiting]]]:
+    """Return the time, the number of groups of the matching requests, and a page of them."""
+    as_of, groups = served.now(), dict[str, list[_Waiting]]()
     for one in query.find(served):
         groups.setdefault(name_of(one.turn), []).append(one)
-    return len(groups), query.sorted_page(groups.values(), name_of)
+    return as_of, len(groups), query.sorted_page(groups.values(), name_of)
 
 
 def _owner(group: list[_Waiting]) -> dict[str, Any]:
