@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
@@ -14,11 +15,11 @@ from support.examples import seeds
 from support.partition_fixtures import Licences
 from support.quotatree_fixtures import document, tree_model
 from support.random_histories import SORTING, History, Operation, random_queue
-from ugm import AllocationRequest, Decision, Partition, Resource, UserGroup
+from ugm import AllocationRequest, Decision, Partition, Resource, UserGroup, Violation
 from ugm.configuration import PartitionConfig
 from ugm.elastic import AdmissionRules, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.fairness import BinnedUsage, FairShares, ShareTree
-from ugm.model import QuotaModel
+from ugm.model import Claim, QuotaModel
 from ugm.partition import AllocationState
 
 NAMES: Final = ("memory", "vcore", "licence")
@@ -66,9 +67,30 @@ def shares() -> QuotaModel:
     return FairShares(accounts, BinnedUsage(bin=3, decay=Fraction(1, 2), bins=4), default_shares=1)
 
 
+class OnePerUser:
+    """A quota model of a program: each user may hold one allocation. It does not say what room it has."""
+
+    def __init__(self) -> None:
+        self.held = Counter[str]()
+
+    def check(self, claim: Claim) -> list[Violation]:
+        """Deny a second allocation."""
+        name = claim.user.name
+        return [Violation("seat", name, "", "", None, 1, 1, 1)] if self.held[name] else []
+
+    def charge(self, claim: Claim) -> None:
+        """Count it."""
+        self.held[claim.user.name] += 1
+
+    def refund(self, claim: Claim) -> None:
+        """Count it no more."""
+        self.held[claim.user.name] -= 1
+
+
 MODELS: Final[dict[str, Callable[[], list[QuotaModel]]]] = {
     "none": list,
     "licences": lambda: [Licences(4)],
+    "one for each user": lambda: [OnePerUser()],
     "elastic": lambda: [elastic()],
     "tree": lambda: [tree()],
     "shares": lambda: [shares()],
@@ -90,13 +112,18 @@ class Waking(History):
             )
             for _ in range(2)
         )
+        #: Requests of equal sizes wait together.
+        self.sizes = [
+            Resource({name: rng.randint(0, 4) for name in NAMES if rng.random() < 0.6})
+            for _ in range(rng.choice([2, 5, 50]))
+        ]
         size = Resource({name: rng.randint(5, 20) for name in NAMES}) if rng.random() < 0.7 else None
         super().__init__(rng, self.config, MODELS[models], size)
         self.offered: set[str] = set()
 
     def size(self) -> Resource:
         """Return a random usage."""
-        return Resource({name: self.rng.randint(0, 4) for name in NAMES if self.rng.random() < 0.6})
+        return self.rng.choice(self.sizes)
 
     def change(self) -> None:
         """Execute a random operation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Thread
@@ -10,8 +11,8 @@ from threading import Barrier, Thread
 import pytest
 
 from support.partition_fixtures import BOB, SUE, Licences, config, memory
-from ugm import Partition, Resource, UserGroup, parse_config
-from ugm.model import ReportingModel
+from ugm import Partition, Resource, UserGroup, Violation, parse_config
+from ugm.model import Claim, ReportingModel
 from ugm.partition import AbstractPartition, WaitingList
 from ugm.partition.ordering.waiting_list import WakeEvent
 from ugm.store import open_partition
@@ -100,6 +101,34 @@ def test_applications_of_one_user_in_different_groups() -> None:
     partition.release("second")
 
     assert woken(partition.waiting_list()) == ["qa"]
+
+
+class Doorman(Licences):
+    """Denies claims for a reason that it does not explain."""
+
+    allows: Callable[[Claim], bool] = staticmethod(lambda claim: claim.allocation_id == "held")
+
+    def check(self, claim: Claim) -> list[Violation]:
+        """Deny the claims that a test does not allow."""
+        return [] if self.allows(claim) else [Violation("door", "", "", "", None, 0, 0, 1)]
+
+
+@pytest.mark.parametrize(
+    "allows", [lambda claim: claim.user == BOB, lambda claim: not claim.preemptible], ids=["user", "preemptible"]
+)
+def test_requests_of_one_size_that_a_model_tells_apart(allows: Callable[[Claim], bool]) -> None:
+    """A request is woken although a quota model still denies an older one of its size."""
+    model = Doorman(0)
+    partition = Partition(EIGHT, models=[model])
+    for name, user, preemptible in (("first", SUE, True), ("second", BOB, True), ("third", SUE, False)):
+        partition.submit(user.name, user, "root.a")
+        assert partition.request(name, user.name, memory(1), preemptible=preemptible)
+    assert partition.allocate("held", BOB.name, memory(1))
+    assert woken(partition.waiting_list()) == []
+    model.allows = allows
+    partition.release("held")
+
+    assert len(woken(partition.waiting_list())) == 1
 
 
 def test_threads() -> None:

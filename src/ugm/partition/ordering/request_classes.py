@@ -61,13 +61,13 @@ class BlockingLimit:
         size: the denied usage.
         counter: the counter that limits the amounts; None for the number of running applications, or for a model.
         resource: the resource that a limit of a quota model is about.
-        queue_path: the queue of a limit without a counter.
+        place: the queue of a limit without a counter; or the class that an unknown limit denies.
         classes: the classes that it has denied last, by queue path.
         first: the first request of each of these classes, in their order.
         is_open: whether it may have room for the size.
     """
 
-    __slots__ = ("classes", "counter", "first", "is_open", "owner", "queue_path", "resource", "size")
+    __slots__ = ("classes", "counter", "first", "is_open", "owner", "place", "resource", "size")
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ class BlockingLimit:
         counter: Counter | None = None,
         *,
         resource: str | None = None,
-        queue_path: str = "",
+        place: object = "",
     ) -> None:
         self.owner: Final = owner
         self.size: Final = size
         self.counter: Final = counter
         self.resource: Final = resource
-        self.queue_path: Final = queue_path
+        self.place: Final = place
         self.classes: Final[dict[str, dict[RequestClass, None]]] = {}
         self.first: Final[list[tuple[WaitingRequest, RequestClass]]] = []
         self.is_open: bool = False
@@ -103,7 +103,7 @@ class BlockingLimit:
 
     def key(self) -> tuple[object, ...]:
         """Return a value that two limits have in common if they deny the same requests."""
-        return self.counter, self.resource, self.queue_path, self.size
+        return self.counter, self.resource, self.place, self.size
 
 
 class _Facts(NamedTuple):
@@ -264,7 +264,8 @@ class RequestClasses:
 
         It is not known when an unknown limit has room again, so the next search tests the class.
         """
-        limit = limit or BlockingLimit(_UNKNOWN, found.size)
+        # Another class of this size may fit, so they have no unknown limit in common.
+        limit = limit or BlockingLimit(_UNKNOWN, found.size, place=found)
         known = self._limits if limit.resource is None else self._limits_of_models
         limit = known.setdefault(limit.owner, {}).setdefault(limit.key(), limit)
         if found.limit is not limit:
@@ -308,7 +309,7 @@ class RequestClasses:
         if kind in _OWN_LIMITS:
             chain = () if resource is None else self._state.holding_of(application).chain()
             owned = (one for one in chain if (one.queue_path, one.owner.name, one.owner.kind) == (path, name, kind))
-            return BlockingLimit((kind, name), size, next(owned, None), queue_path=path)
+            return BlockingLimit((kind, name), size, next(owned, None), place=path)
         room = None if resource is None else self._models.room(kind, name, resource)
         return None if room is None or room >= requested else BlockingLimit((kind, name), size, resource=resource)
 
@@ -371,8 +372,9 @@ class RequestClasses:
 
     def _add(self, application_id: str, facts: _Facts, row: Allocation) -> None:
         name = row.allocation_id
-        duration = row.duration if self._models.may_deny else None
-        key = (*facts[1:5], application_id if facts.is_single else "", row.usage, row.priority, duration)
+        # Quota models know more about a request than its usage.
+        traits = (row.preemptible, row.duration) if self._models.may_deny else None
+        key = (*facts[1:5], application_id if facts.is_single else "", row.usage, row.priority, traits)
         found = self._classes.get(key) or RequestClass(key, row, facts.queue_path, self._untested)
         request = WaitingRequest(facts.number, self._state.tables.requests[name].number, row)
         self._by_id[name] = found, request
