@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple, final
 
-from ugm import ConfigError, Problem, RequestError, UgmError
+from ugm import ConfigError, Problem, UgmError
 from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, load_config, parse_config
 from ugm.config.text import included_files
 from ugm.events import ConfigurationChanged
@@ -156,7 +156,7 @@ class Configurations:
             ApiError: the configuration has risks, and these are refused; nothing has changed.
             ConfigError: the configuration has problems, or a partition is missing; nothing has changed.
         """
-        return self._attempt("upload", actor, lambda: _parsed(text), confirm=confirm)
+        return self._attempt("upload", actor, lambda: parse_config(text, file="upload"), confirm=confirm)
 
     def reload(self, actor: Actor = _PROGRAM) -> dict[str, Changes]:
         """Apply the configuration in the file, and return the changes of each partition.
@@ -230,13 +230,10 @@ class Configurations:
         try:
             changed = self._replace(source, actor, read, confirm=confirm)
             code = "ok"
-        except ApiError as error:
+        except (ApiError, UgmError) as error:
             code = error.code
-            raise
-        except UgmError as error:
-            code, problems = "config-unusable", (f"{source}: partitions: {error} [config-unusable]",)
-            if isinstance(error, ConfigError):
-                code, problems = "config-invalid", error.problems
+            if not isinstance(error, ApiError):
+                problems = error.problems if isinstance(error, ConfigError) else (error,)
             raise
         finally:
             self._note(_attempt(self._clock(), source, actor, code, problems, changed))
@@ -302,18 +299,6 @@ class Configurations:
         if own != self._inclusions[0]:
             self._inclusions = own, included_files(self.path)
         return own, [_state_of(Path(file)) for file in self._inclusions[1]]
-
-
-def _parsed(text: str) -> SchedulerConfig:
-    """Return the configuration in an upload.
-
-    Raises:
-        ConfigError: it has problems.
-    """
-    try:
-        return parse_config(text, file="upload")
-    except RequestError as error:
-        raise ConfigError((Problem("upload", 0, 0, "", "partition-unusable", str(error)),)) from None
 
 
 def _state_of(path: Path) -> object:
