@@ -1,14 +1,18 @@
-"""The test kit `ugm.testing`: its invariants, and that its machine finds what is wrong."""
+"""The test kit `ugm.testing`: its invariants, its oracle for schedulers, and that its machine finds what is wrong."""
 
 from __future__ import annotations
 
+import pickle
+import runpy
 from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from support.partition_fixtures import Seats
+from support.places import EXAMPLES
 from support.tracking_fixtures import ONE, SUE, group, partition, user
 from ugm import (
     AllocationRequest,
@@ -17,14 +21,16 @@ from ugm import (
     InvariantError,
     Manager,
     Partition,
+    RequestError,
     Resource,
+    UserGroup,
     Violation,
     parse_config,
 )
 from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
-from ugm.partition import AbstractPartition
-from ugm.testing import PartitionMachine, check_never_above, verify_all
+from ugm.partition import AbstractPartition, RunningApplication
+from ugm.testing import PartitionMachine, RunningWorkError, check_never_above, check_running, verify_all
 
 #: Enough to find what is wrong, and no time to make it small.
 FIND = settings(max_examples=100, stateful_step_count=30, deadline=None, database=None, phases=[Phase.generate])
@@ -159,3 +165,94 @@ def test_verify_all_has_the_manager_recompute() -> None:
     with pytest.raises(InvariantError) as caught:
         verify_all(manager)
     assert str(caught.value) == "user 'sue' counts -4 memory in root, but its applications hold 1"
+
+
+EXAMPLE: Final = runpy.run_path(str(EXAMPLES / "scheduler_machine.py"))
+Scheduler: Final[Any] = EXAMPLE["Scheduler"]
+ANA: Final = UserGroup("ana")
+CORE: Final = Resource(vcore=1000)
+
+
+class ForgetsRelease(Scheduler):  # type: ignore[misc]
+    """Leaves a finished job in the partition."""
+
+    def finish(self, job: str) -> None:
+        """Forget the release."""
+        self.running.pop(job, None)
+
+
+class ReleasesTooEarly(Scheduler):  # type: ignore[misc]
+    """Releases the oldest job when any job finishes."""
+
+    def finish(self, job: str) -> None:
+        """Release another job."""
+        if job in self.running:
+            self.partition.end(next(iter(self.running)))
+            del self.running[job]
+
+
+class StartsOtherSize(Scheduler):  # type: ignore[misc]
+    """Starts jobs that are larger than granted."""
+
+    def start(self, job: str, size: Resource) -> None:
+        """Start with another size."""
+        if job not in self.running:
+            super().start(job, size)
+            if job in self.running:
+                self.running[job] = size + CORE
+
+
+class StartsWithoutGrant(Scheduler):  # type: ignore[misc]
+    """Starts jobs that were denied."""
+
+    def start(self, job: str, size: Resource) -> None:
+        """Start in any case."""
+        super().start(job, size)
+        self.running.setdefault(job, size)
+
+
+def run(scheduler: Any) -> None:  # noqa: ANN401 - a class of the example
+    """Run the state machine with a scheduler, the same steps in every run."""
+    machine = type("Machine", (EXAMPLE["SchedulerMachine"],), {"scheduler_type": scheduler})
+    # Without the search for a shorter failure.
+    chosen = settings(
+        max_examples=40,
+        stateful_step_count=10,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+    )
+    run_state_machine_as_test(machine, settings=chosen)
+
+
+def test_correct_scheduler_passes() -> None:
+    """The machine accepts a scheduler that asks before it starts and releases at the end."""
+    run(Scheduler)
+
+
+@pytest.mark.parametrize("scheduler", [ForgetsRelease, ReleasesTooEarly, StartsOtherSize, StartsWithoutGrant])
+def test_planted_bug_is_found(scheduler: Any) -> None:  # noqa: ANN401 - a class of the example
+    """The machine fails for each scheduler with a bug."""
+    with pytest.raises(RunningWorkError):
+        run(scheduler)
+
+
+def test_every_difference_is_listed() -> None:
+    """The error names missing, unknown and changed allocations, leaked applications, and survives pickling."""
+    partition = Partition(parse_config("partitions: [{queues: [{name: q}]}]").partition())
+    partition.admit("a", ANA, "root.q", [("a.0", CORE), ("a.1", CORE)])
+    partition.admit("leaked", ANA, "root.q")
+    with pytest.raises(RunningWorkError) as raised:
+        check_running(partition, [RunningApplication("a", ANA, "root.q", [("a.0", CORE + CORE), ("a.2", CORE)])])
+
+    text = str(pickle.loads(pickle.dumps(raised.value)))  # noqa: S301 - written by this test
+    assert len(raised.value.findings) == 4
+    assert all(name in text for name in ("'a.0'", "'a.1'", "'a.2'", "'leaked'"))
+
+
+def test_application_occurs_once() -> None:
+    """An application that is named twice is invalid."""
+    with pytest.raises(RequestError, match="occurs twice"):
+        check_running(Partition(), [RunningApplication("a", ANA, "root.q"), RunningApplication("a", ANA, "root.r")])
