@@ -61,15 +61,11 @@ _QUEUE: Final = f"{PARTITION}/queue/{{queue_path}}"
 _Application: TypeAlias = Annotated[Object, go_class("ApplicationDAOInfo")]
 _Node: TypeAlias = Annotated[Object, go_class("NodeDAOInfo")]
 _Queue: TypeAlias = Annotated[Object, go_class("PartitionQueueDAOInfo")]
-_Rule: TypeAlias = Annotated[Object, go_class("RuleDAO")]
 _User: TypeAlias = Annotated[Object, go_class("UserResourceUsageDAOInfo")]
 _Group: TypeAlias = Annotated[Object, go_class("GroupResourceUsageDAOInfo")]
 #: The default, and the most events in a response.
 _MOST_EVENTS: Final = 10_000
 _Count: TypeAlias = Annotated[int, Meta(ge=1, le=_MOST_EVENTS)]
-_Cluster: TypeAlias = Annotated[Object, go_class("ClusterDAOInfo")]
-_Partition: TypeAlias = Annotated[Object, go_class("PartitionInfo")]
-_Applications: TypeAlias = Annotated[Object, go_class("ApplicationHistoryDAOInfo")]
 
 
 # Users and groups
@@ -216,7 +212,7 @@ def _node_dict(name: str, capacity: Resource) -> dict[str, object]:
 
 
 @ROUTES.get(f"{PARTITION}/placementrules")
-def placement_rules(served: ServedPartition) -> list[_Rule]:
+def placement_rules(served: ServedPartition) -> list[Annotated[Object, go_class("RuleDAO")]]:
     """List the placement rules in force; without any, the rule that is used then."""
     config = served.partition.config
     rules = () if config is None else config.placement_rules
@@ -240,7 +236,7 @@ def _rule_dict(rule: PlacementRule) -> dict[str, object]:
 
 
 @ROUTES.get("/clusters")
-def clusters(server: ServerState) -> list[_Cluster]:
+def clusters(server: ServerState) -> list[Annotated[Object, go_class("ClusterDAOInfo")]]:
     """List the partitions with the start of the server and its version."""
     return [
         {
@@ -254,7 +250,7 @@ def clusters(server: ServerState) -> list[_Cluster]:
 
 
 @ROUTES.get("/partitions")
-def partitions(server: ServerState) -> list[_Partition]:
+def partitions(server: ServerState) -> list[Annotated[Object, go_class("PartitionInfo")]]:
     """List the partitions with their capacity and their number of applications by state."""
     return [_partition_dict(server, served) for _, served in sorted(server.partitions.items())]
 
@@ -412,7 +408,7 @@ def _records(server: ServerState) -> Iterator[tuple[int, Any]]:
 
 
 @ROUTES.get("/history/apps")
-def application_history(server: ServerState) -> list[_Applications]:
+def application_history(server: ServerState) -> list[Annotated[Object, go_class("ApplicationHistoryDAOInfo")]]:
     """List the numbers of running applications of all partitions in the last hour, the oldest first."""
     counts = list(server.application_counts)
     return [{"timestamp": nanoseconds(at), "totalApplications": str(count)} for at, count in counts]
