@@ -74,11 +74,8 @@ class ApiError(Exception):
     def payload(self, *, is_yunikorn: bool = False) -> Payload:
         """Return the error as a response body, or in the format of Apache YuniKorn with its code."""
         if is_yunikorn:
-            found = {
-                "status_code": self.status,
-                "code": self.code,
-                **dict.fromkeys(("message", "description"), self.message),
-            }
+            text = self.message
+            found = {"status_code": self.status, "message": text, "description": text, "code": self.code}
             return json_payload(found, self.status)
         return json_payload(self.to_dict(), self.status)._replace(media_type="application/problem+json")
 
