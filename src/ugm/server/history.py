@@ -16,7 +16,6 @@ from operator import attrgetter
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.events import (
     Allocated,
@@ -232,8 +231,4 @@ class WorkTimes:
 def _denial_key(event: Denied) -> _Key:
     """Return the key of equal denials: the same requests, denied by the same limits."""
     requests = tuple((request.application_id, request.usage) for request in event.requests)
-    return (requests, *(_limit(violation) for violation in event.decision.violations))
-
-
-def _limit(violation: Violation) -> _Key:
-    return violation.kind, violation.name, violation.queue_path, violation.resource
+    return (requests, *((one.kind, one.name, one.queue_path, one.resource) for one in event.decision.violations))

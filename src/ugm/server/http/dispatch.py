@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from threading import Lock
-from typing import Any, Final, TypeAlias, cast, final
+from typing import Any, Final, cast, final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -73,7 +73,13 @@ class IdempotentAnswers:
             raise ApiError(400, "idempotency-key-invalid", f"a key has 1 to {_LONGEST_KEY} characters")
         with self._lock:
             if key not in self._answers:
-                self._answers[key] = digest, _answer_or_error(answer)
+                try:
+                    given: Payload | ApiError = answer()
+                except ApiError as error:
+                    if error.status >= _FAILED:
+                        raise
+                    given = error
+                self._answers[key] = digest, given
                 if len(self._answers) > _MOST_ANSWERS:
                     del self._answers[next(iter(self._answers))]
             known, result = self._answers[key]
@@ -84,19 +90,8 @@ class IdempotentAnswers:
         return result
 
 
-def _answer_or_error(answer: Callable[[], Payload]) -> Payload | ApiError:
-    try:
-        return answer()
-    except ApiError as error:
-        if error.status >= _FAILED:
-            raise
-        return error
-
-
 #: Proxies must not collect the messages of a stream.
 _STREAM_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
-
-_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -119,7 +114,7 @@ class RequestDispatcher:
     def __post_init__(self) -> None:
         self._answers = IdempotentAnswers()
 
-    def endpoint(self, routes: Mapping[str, Route]) -> _Endpoint:
+    def endpoint(self, routes: Mapping[str, Route]) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint for a path, with the route of each method."""
 
         async def endpoint(request: Request) -> Response:

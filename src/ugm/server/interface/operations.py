@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, TypedDict, Union, get_args, get_origin, get_type_hints
 
@@ -161,44 +161,33 @@ def _argument(value: Any) -> Any:  # noqa: ANN401 - a part of a body
 # Endpoints
 
 
-class _Operation:
-    """An operation: the form of its bodies, and its call."""
+def _route(name: str) -> Route:
+    """Return the route of an operation; the fields of its body are the parameters of the method."""
+    method = getattr(AbstractPartition, name)
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    hints = get_type_hints(method, localns=ANNOTATIONS)
+    result = hints.pop("return")
+    defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
+    if [one.name for one in parameters[:3]] == list(AllocationRequest._fields[:3]):
+        # A client sends all of them; a program may pass them in one object.
+        defaults = {key: value for key, value in defaults.items() if key not in AllocationRequest._fields[:3]}
+    fields = sorted(_fields(hints, defaults), key=len)
+    body = msgspec.defstruct(f"{name}_body", fields, forbid_unknown_fields=True)
+    summary = (inspect.getdoc(method) or "").partition("\n")[0]
+    form = name, summary, msgspec.defstruct(f"{name}_parameters", []), _RESULTS.get(result, result)
+    answer = partial(_execute, name)
+    return Route("POST", f"{PARTITION}/{name}", answer, *form, frozenset(("call",)), body, role=Role.SCHEDULER)
 
-    def __init__(self, name: str) -> None:
-        self.name: Final = name
-        self.method: Final = getattr(AbstractPartition, name)
-        parameters = list(inspect.signature(self.method).parameters.values())[1:]
-        hints = get_type_hints(self.method, localns=ANNOTATIONS)
-        self.result: Final = hints.pop("return")
-        defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
-        if [one.name for one in parameters[:3]] == list(AllocationRequest._fields[:3]):
-            # A client sends all of them; a program may pass them in one object.
-            defaults = {key: value for key, value in defaults.items() if key not in AllocationRequest._fields[:3]}
-        fields = sorted(_fields(hints, defaults), key=len)
-        self.body: Final = msgspec.defstruct(f"{name}_body", fields, forbid_unknown_fields=True)
-        #: The same with the name of the operation.
-        self.item: Final = msgspec.defstruct(
-            f"{name}_in_a_batch", fields, forbid_unknown_fields=True, tag_field="operation", tag=name
-        )
 
-    def execute(self, served: ServedPartition, call: Call, body: Any) -> Json:  # noqa: ANN401 - of a derived class
-        """Call the method, write it to the audit log, and return its result for JSON."""
-        names = ", ".join(_names(body))
-        with call.operation(self.name, f"{served.name}: {names}" if names else served.name):
-            result = getattr(served.partition, self.name)(**_arguments(body))
-            # Decisions, placements and admissions are false if they are denials.
-            if isinstance(result, Decision | Placement | Admission) and not result:
-                call.outcome = "denied"
-        return _result(result)
-
-    def route(self) -> Route:
-        """Return the route of the operation."""
-        summary = (inspect.getdoc(self.method) or "").partition("\n")[0]
-        parameters = msgspec.defstruct(f"{self.name}_parameters", [])
-        result = _RESULTS.get(self.result, self.result)
-        path = f"{PARTITION}/{self.name}"
-        form = (self.name, summary, parameters, result, frozenset(("call",)), self.body)
-        return Route("POST", path, self.execute, *form, role=Role.SCHEDULER)
+def _execute(name: str, served: ServedPartition, call: Call, body: Any) -> Json:  # noqa: ANN401 - of a derived class
+    """Call the method of an operation, write it to the audit log, and return its result for JSON."""
+    names = ", ".join(_names(body))
+    with call.operation(name, f"{served.name}: {names}" if names else served.name):
+        result = getattr(served.partition, name)(**_arguments(body))
+        # Decisions, placements and admissions are false if they are denials.
+        if isinstance(result, Decision | Placement | Admission) and not result:
+            call.outcome = "denied"
+    return _result(result)
 
 
 def _names(body: Any) -> Iterator[str]:  # noqa: ANN401 - of a derived class
@@ -212,14 +201,20 @@ def _names(body: Any) -> Iterator[str]:  # noqa: ANN401 - of a derived class
         yield f"{len(body.running)} running"
 
 
-_OPERATIONS: Final = {name: _Operation(name) for name in NAMES}
-_Items: Any = Union[tuple(one.item for one in _OPERATIONS.values())]  # noqa: UP007 - made at run time
+ROUTES: Final = Routes()
+ROUTES.found.extend(map(_route, NAMES))
+
+
+def _item(route: Route) -> Any:  # noqa: ANN401 - a derived class
+    """Return the body of an operation with the name of the operation."""
+    tagged: Any = {"forbid_unknown_fields": True, "tag_field": "operation", "tag": route.name}
+    return msgspec.defstruct(f"{route.name}_in_a_batch", [], bases=(route.body,), **tagged)
+
+
+_Items: Any = Union[tuple(map(_item, ROUTES.found))]  # noqa: UP007 - made at run time
 _BatchBody: Any = msgspec.defstruct(
     "batch_body", [("operations", Annotated[list[_Items], Meta(max_length=_MOST)])], forbid_unknown_fields=True
 )
-
-ROUTES: Final = Routes()
-ROUTES.found.extend(one.route() for one in _OPERATIONS.values())
 
 
 @ROUTES.post(f"{PARTITION}/batch", role=Role.SCHEDULER, types={"body": _BatchBody})
@@ -230,7 +225,7 @@ def batch(served: ServedPartition, call: Call, *, body: Any) -> Annotated[Object
 
 def _batch_item(served: ServedPartition, call: Call, item: Any) -> Object:  # noqa: ANN401 - of a derived class
     try:
-        answer = _OPERATIONS[item.__struct_config__.tag].execute(served, call, item)
+        answer = _execute(item.__struct_config__.tag, served, call, item)
     except UgmError as error:
         refused = ApiError.of(error)
         return {"status": refused.status, "answer": refused.to_dict()}

@@ -53,8 +53,6 @@ ROUTES: Final = Routes()
 #: The number of pending allocations of an application that are explained.
 _MOST_EXPLAINED: Final = 10
 
-_Holders: TypeAlias = Annotated[int, Meta(ge=0, le=100)]
-
 
 class _Request(Struct, forbid_unknown_fields=True):
     """A request of an application, or of a user."""
@@ -73,7 +71,7 @@ class Question(_Request, forbid_unknown_fields=True):
 
     quota: Resource | None = None
     #: The number of holders of each missing resource.
-    max_holders: _Holders = 3
+    max_holders: Annotated[int, Meta(ge=0, le=100)] = 3
 
 
 class ReclaimQuestion(_Request, forbid_unknown_fields=True):

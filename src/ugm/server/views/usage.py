@@ -35,42 +35,6 @@ _ELASTIC: Final = "elastic"
 _MOST_CHANGES: Final = 100_000
 
 
-def _series(
-    location: StoreLocation, at: float, query: UsageQuery, span: int, step: int
-) -> tuple[tuple[int, ...], Mapping[str, list[int | None]]]:
-    """Return the usage that a query finds in each step of a range of time.
-
-    Args:
-        location: the store.
-        at: the end of the range, in seconds since 1970.
-        query: finds the rows, such as one for each queue below a queue.
-        span: the length of the range in seconds.
-        step: the length of a step in seconds. The last step is not complete.
-
-    Returns:
-        The beginnings of the steps, in seconds since 1970, and the averages in base units by resource; None for steps
-        of which usage is no longer known.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
-    with StoreReader(location) as reader:
-        now = max(0, round(at * 1000))
-        first = max(0, now // 1000 // step * step - span)
-        known = reader.usage_since
-        begin = max(first, -(-known // 1000))
-        rows = reader.usage(query._replace(since=begin, period=step), now) if begin * 1000 < now else ()
-    times = tuple(range(first, max(first + 1, -(-now // 1000)), step))
-    unknown = [None if (at + step) * 1000 <= known else 0 for at in times]
-    usage: dict[str, list[int | None]] = {}
-    for row in rows:
-        index, length = int(row.begin) // step - first // step, round((row.end - row.begin) * 1000)
-        for resource, total in row.amounts.items():
-            column = usage.setdefault(resource, list(unknown))
-            column[index] = (column[index] or 0) + total // length
-    return times, dict(sorted(usage.items()))
-
-
 def earlier_changes(location: StoreLocation) -> tuple[WorkTimes, list[tuple[float, ConfigurationChanged]]]:
     """Return what the last changes in a store tell, at most 100,000 of those that it keeps.
 
@@ -134,11 +98,34 @@ class Subject(Struct, forbid_unknown_fields=True):
                 return UsageQuery("group" if self.kind == "group" else "user", names={name})
 
     def series(self, served: ServedPartition) -> tuple[tuple[int, ...], Mapping[str, list[int | None]]]:
-        """Return the beginnings of the steps, and the usage in each."""
-        query = self.query
+        """Return the usage in each step of the range until now, of which the last step is not complete.
+
+        Returns:
+            The beginnings of the steps, in seconds since 1970, and the averages in base units by resource; None for
+            steps of which usage is no longer known.
+
+        Raises:
+            ApiError: the subject is not valid, or the partition has no store.
+            StoreError: the store cannot be read.
+        """
+        query, (span, step) = self.query, RANGES[self.range]
         if served.store is None:
             raise ApiError(404, "store-missing", "the partition has no store, so its usage over time is not known")
-        return _series(served.store, served.now(), query, *RANGES[self.range])
+        with StoreReader(served.store) as reader:
+            now = max(0, round(served.now() * 1000))
+            first = max(0, now // 1000 // step * step - span)
+            known = reader.usage_since
+            begin = max(first, -(-known // 1000))
+            rows = reader.usage(query._replace(since=begin, period=step), now) if begin * 1000 < now else ()
+        times = tuple(range(first, max(first + 1, -(-now // 1000)), step))
+        unknown = [None if (at + step) * 1000 <= known else 0 for at in times]
+        usage: dict[str, list[int | None]] = {}
+        for row in rows:
+            index, length = int(row.begin) // step - first // step, round((row.end - row.begin) * 1000)
+            for resource, total in row.amounts.items():
+                column = usage.setdefault(resource, list(unknown))
+                column[index] = (column[index] or 0) + total // length
+        return times, dict(sorted(usage.items()))
 
     def limits(self, served: ServedPartition) -> dict[str, int]:
         """Return the present limits."""

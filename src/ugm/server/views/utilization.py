@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from heapq import nsmallest
-from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Final, Literal
 
 from msgspec import Struct
 
@@ -23,7 +23,6 @@ from ugm.server.queries import natural_key
 __all__ = ["ROUTES", "queue_rows"]
 
 ROUTES: Final = Routes()
-_Sort: TypeAlias = Literal["applications", "name", "pending", "share", "usage"]
 _NOTHING: Final = UsageSum(0, Resource())
 
 
@@ -37,37 +36,11 @@ class LimitUtilizations(Struct):
     utilizations: list[Annotated[Object, LimitUtilization]]
 
 
-class _Owners(NamedTuple):
-    """Users or groups, with their usage in and below the queue of a query."""
-
-    names: Sequence[str]
-    usage: Mapping[str, UsageSum]
-    pending: Mapping[str, UsageSum]
-    limits: Callable[[str], OwnerLimits]
-
-    def rank(self, sort: _Sort, resource: str) -> Callable[[str], float]:
-        """Return the number by which names are sorted, the largest first."""
-        ranks: Mapping[str, Callable[[str], float]] = {
-            "name": lambda _name: 0,
-            "pending": lambda name: self.pending.get(name, _NOTHING).item_count,
-            "share": lambda name: self.limits(name).share,
-            "applications": lambda name: self.usage.get(name, _NOTHING).item_count,
-            "usage": lambda name: self.usage.get(name, _NOTHING).amounts.get(resource, 0),
-        }
-        return ranks[sort]
-
-    def row(self, name: str) -> Object:
-        """Return the nearest limit of an owner, which counts all queues, and its usage in the queue."""
-        used = self.usage.get(name, _NOTHING)
-        found = replace(self.limits(name).utilization, usage=used.amounts, running_applications=used.item_count)
-        return {**found.to_dict(), **_pending_fields(self.pending.get(name))}
-
-
 class OwnersQuery(ListQuery, forbid_unknown_fields=True, kw_only=True):
     """The filters, the order and the page of users or groups."""
 
     kind: Literal["groups", "users"]
-    sort: _Sort = "share"
+    sort: Literal["applications", "name", "pending", "share", "usage"] = "share"
     resource: Name = ""
     queue: QueuePath = "root"
 
@@ -75,22 +48,33 @@ class OwnersQuery(ListQuery, forbid_unknown_fields=True, kw_only=True):
 @ROUTES.get(f"{PARTITION}/utilization/{{kind}}")
 def utilization(served: ServedPartition, *, query: OwnersQuery) -> LimitUtilizations:
     """List the users or groups that are closest to a limit, the closest first, or in another order."""
-    owners = _owners(served.partition.snapshot(), query.kind, canonical_path(query.queue))
-    rank = owners.rank(query.sort, query.resource)
-    names = list(filter(query.matches, owners.names))
+    snapshot, path, of_users = served.partition.snapshot(), canonical_path(query.queue), query.kind == "users"
+    require_found("queue", path, snapshot.queue)
+    running, waiting = snapshot.running.below(path), snapshot.pending.below(path)
+    usage, pending = (running.users, waiting.users) if of_users else (running.groups, waiting.groups)
+    limits = snapshot.limits_of_user if of_users else snapshot.limits_of_group
+    # An application that has only pending allocations is not assigned to a group yet.
+    names = list(filter(query.matches, usage.keys() | pending.keys() if of_users else usage))
+
+    # The number by which names are sorted, the largest first.
+    rank: Callable[[str], float] = {
+        "name": lambda _name: 0,
+        "pending": lambda name: pending.get(name, _NOTHING).item_count,
+        "share": lambda name: limits(name).share,
+        "applications": lambda name: usage.get(name, _NOTHING).item_count,
+        "usage": lambda name: usage.get(name, _NOTHING).amounts.get(query.resource, 0),
+    }[query.sort]
     end = query.offset + query.limit
     ranked = nsmallest(end, ((-rank(name), natural_key(name), name) for name in names))
-    return LimitUtilizations(len(names), [owners.row(name) for *_, name in ranked[query.offset :]])
+    page = [name for *_, name in ranked[query.offset :]]
+    return LimitUtilizations(len(names), [_row(limits(name), usage.get(name), pending.get(name)) for name in page])
 
 
-def _owners(snapshot: PartitionSnapshot, kind: str, path: str) -> _Owners:
-    require_found("queue", path, snapshot.queue)
-    usage, pending = snapshot.running.below(path), snapshot.pending.below(path)
-    if kind == "users":
-        names = sorted(usage.users.keys() | pending.users.keys())
-        return _Owners(names, usage.users, pending.users, snapshot.limits_of_user)
-    # An application that has only pending allocations is not assigned to a group yet.
-    return _Owners(sorted(usage.groups), usage.groups, pending.groups, snapshot.limits_of_group)
+def _row(limits: OwnerLimits, usage: UsageSum | None, pending: UsageSum | None) -> Object:
+    """Return the nearest limit of an owner, which counts all queues, and its usage in the queue."""
+    used = usage or _NOTHING
+    found = replace(limits.utilization, usage=used.amounts, running_applications=used.item_count)
+    return {**found.to_dict(), **_pending_fields(pending)}
 
 
 def _pending_fields(pending: UsageSum | None) -> dict[str, object]:
