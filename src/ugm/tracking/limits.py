@@ -277,21 +277,17 @@ class ActiveLimits:
         # Only a string can be a key of the cache. `canonical_path` refuses everything else.
         return self._canonical(queue_path) if type(queue_path) is str else canonical_path(queue_path)
 
-    def replace_limits(
-        self, limits: Limits, other_names: Iterable[str] = (), *, closed: bool = False, recount: bool = False
-    ) -> None:
+    def replace_limits(self, limits: Limits, other_names: Iterable[str] = (), *, closed: bool = False) -> None:
         """Put *limits* in force. Counters keep their usage, and get the new limits on their next use.
 
         Args:
             limits: the limits of users and groups.
             other_names: resources that other limits name. They are charged together with those of users and groups.
             closed: whether all other resources are unavailable.
-            recount: whether to discard all counters: each is summed up from the holdings on its next use.
         """
         self.limits = limits
         self.request_names = self.request_names.with_names(limits.listed, limits.modelled)
-        layout = self._layout((*limits.names, *other_names), closed=closed)
-        self._begin(Epoch(layout) if recount else self._epoch_of(layout))
+        self._begin(self._epoch_of(self._layout((*limits.names, *other_names), closed=closed)))
 
     def _layout(self, names: Iterable[str], *, closed: bool = False) -> Layout:
         listed, examine = self.request_names.listed, self.request_names.examine

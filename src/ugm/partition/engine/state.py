@@ -413,9 +413,7 @@ class PartitionState(Ledger):
         names = (*counted, *self.compiled.specs.names, *self.tree.names_outside(self.compiled.specs))
         if self.cluster.total is not None:
             names += (*self.cluster.total, *(name for one in self.allocations.values() for name in one.usage))
-        self.active_limits.replace_limits(
-            self.compiled.limits, names, closed=self.cluster.total is not None, recount=True
-        )
+        self.active_limits.replace_limits(self.compiled.limits, names, closed=self.cluster.total is not None)
         self.tree.cluster = self.cluster.total
         self.tree.connect(self.active_limits.epoch.layout)
         for application in self.applications.values():
