@@ -23,6 +23,7 @@ CROWDED = Violation(TrackingType.USER, "sue", "root", "sue", None, 2, 2, 1)
 
 def test_denial_explains_every_violation() -> None:
     """A denial says who, where, how much, and by which limit; and whether waiting can help."""
+    assert Decision((FULL, TOO_LARGE)).summary == f"denied, waiting cannot help: {TOO_LARGE} (and 1 more limits)"
     assert str(Decision((FULL, CROWDED))) == (
         "denied, waiting can help:\n"
         "  user 'sue' in root.prod: 3Gi memory requested, 9Gi of 10Gi used, 2Gi too much (limit for '*')\n"
@@ -44,6 +45,35 @@ def test_denial_explains_every_violation() -> None:
 def test_violation_text(violation: Violation, text: str) -> None:
     """A violation reads differently for what can never be granted and for what is exceeded already."""
     assert str(violation) == text
+
+
+BUDGET = Violation("budget", "b", "", "", "vcore", 36_000_000, 36_000_000, 7_200_000)
+
+
+@pytest.mark.parametrize(
+    ("violations", "limit", "advice"),
+    [
+        ((CROWDED, CROWDED), "Your limit allows 2 running applications (now: 2).", "other work has ended."),
+        ((FULL._replace(kind="reservation"),), "A request that has waited longer needs what is free.", "has ended."),
+        (
+            (ScheduledViolation.of(TOO_LARGE, LimitRise(1_795_824_000, 16_000)),),
+            "The limit of the group dev allows 10 cores at most, and the request is for 12 cores.",
+            "More is allowed from 2026-11-28 00:00 UTC on.",
+        ),
+        (
+            (*[BUDGET] * 3, FULL, FULL),
+            "The budget b allows 10 core hours (used or promised: 10 core hours), and the request is for 2 core hours.",
+            "2 more limits are exceeded. Try again when other work has ended, or when the budget is renewed.",
+        ),
+    ],
+)
+def test_sentences_for_people(violations: tuple[Violation, ...], limit: str, advice: str) -> None:
+    """The sentences name each limit once, and what can help."""
+    text = Decision(violations).for_people()
+
+    assert text.startswith(limit)
+    assert text.endswith(advice)
+    assert text.count("allows") <= 1
 
 
 def test_to_dict() -> None:

@@ -51,6 +51,8 @@ def test_groups_share_the_nodes() -> None:
     assert kinds(partition.exceeded_limits()) == [("queue", "root", 6, 8), ("elastic group", "a", 6, 8)]
     partition.remove_node("n")
     assert kinds(partition.exceeded_limits())[1:] == [("elastic group", "a", 0, 8)]
+    partition.configure(declaring(elastic=replace(ELASTIC, ignore_runtime=True)))
+    assert kinds(partition.exceeded_limits())[1:] == []
     partition.verify()
 
 
@@ -96,6 +98,29 @@ def test_models_of_the_program_follow() -> None:
     with pytest.raises(RequestError, match="already a model") as refused:
         partition.replace_model(other, beside)
     assert refused.value.code == "id-in-use"
+    with pytest.raises(RequestError, match=r"^old .*: expected one of the models of the partition"):
+        partition.replace_model(own, other)
+
+
+@pytest.mark.parametrize("forest", ["", "f"])
+def test_trees_without_a_group(forest: str) -> None:
+    """A request without a group is denied, unless the tree, or all trees of its forest, are unrestricted."""
+    for unrestricted in (False, True):
+        tree = replace(
+            TREE, forest=forest, unrestricted=unrestricted, group_by=(GroupSource(source="tag", tag="team"),)
+        )
+        partition = Partition(declaring(tree))
+        partition.submit("app", SUE, "root.a")
+        assert partition.allocate("1", "app", Resource(gpu=99)).allowed is unrestricted
+
+
+def test_gangs_that_never_fit() -> None:
+    """Members that never fit a quota together are denied for good with their sum, whatever is used now."""
+    partition = used(Partition(declaring(TREE)), b=1)
+    decision = partition.allocate_all([(name, "b", Resource(gpu=2)) for name in ("x", "y")])
+
+    assert [(one.name, one.limit, one.used, one.requested) for one in decision.violations] == [("b", 3, 0, 4)]
+    assert not decision.can_wait
 
 
 def test_changes_of_models() -> None:

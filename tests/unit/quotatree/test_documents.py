@@ -70,7 +70,7 @@ def test_all_problems_together() -> None:
     text = (
         '{"kind": "Tree",\n"metadata": {"name": 5},\n"spec": {"resourceNames": "cpu",\n'
         '"nodes": {"R": {"quota": null},\n'
-        '"A": {"hard": true, "quota": {"cpu": 1, "gpu": "1.5", "disk": "99999999999999999999"}},\n"B": 3}}}'
+        '"A": {"hard": true, "quota": {"cpu": 1, "gpu": "1.5", "disk": "99999999999999999999"}},\n"B": 3, "": {}}}}'
     )
 
     assert problems(text) == [
@@ -83,6 +83,7 @@ def test_all_problems_together() -> None:
         "<text>:5:48: spec.nodes.A.quota.gpu: expected a whole number, found '1.5' [quantity-invalid]",
         "<text>:5:63: spec.nodes.A.quota.disk: expected a number that fits a signed 64-bit integer [quantity-invalid]",
         "<text>:6:6: spec.nodes.B: expected a mapping, found 3 [type-mapping]",
+        "<text>:6:9: spec.nodes: expected the name of the node [node-name-missing]",
     ]
 
 

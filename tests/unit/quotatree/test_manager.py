@@ -171,6 +171,7 @@ def test_rejections_in_words() -> None:
     scene.ask("a", "L", 2, priority=3)
     answers = [scene.ask(name, name, 2) for name in ("L", "nowhere", "M", "")[:3]]
 
+    assert [answer.consumer_id for answer in answers] == ["L", "nowhere", "M"]
     assert [str(answer) for answer in answers] == [
         (
             "'L' rejected in group 'L' of tree 'T': no room\n"

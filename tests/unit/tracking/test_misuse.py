@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from support.logs import own_records
+from support.partition_fixtures import config as read
 from support.tracking_fixtures import BOB, ONE, SUE, Wrong, group, partition, user
 from ugm import Manager, NotTrackedError, ReleaseError, Request, RequestError, Resource, UgmError, UserGroup
+from ugm.configuration import Extensions
 from ugm.testing import exposed, verify_all
 
 HERE = "application 'app-1' in 'root.a'"
@@ -143,11 +146,24 @@ def test_decrease_of_what_is_not_held(
 
 def test_refused_limits_leave_the_old_in_force(manager: Manager) -> None:
     """An invalid configuration changes nothing; the old limits stay in force."""
-    limit = Resource(memory=0, vcore=0)
-    config = partition({"root": [user("sue", **limit), user("bob", memory=1)]})
-    reason = "a limit must allow more than 0 of at least one resource that it names"
-    with refused(manager, RequestError, f"max_resources {limit!r}: {reason}"):
-        manager.update_config(config)
+    limit, listing = Resource(memory=0, vcore=0), Extensions(resources=("pods",))
+    schedule = "ugm: {schedule: [{hours: '01:00-02:00', maxresources: {memory: 2}}]}"
+    for config, reason in (
+        (
+            partition({"root": [user("sue", **limit), user("bob", memory=1)]}),
+            f"max_resources {limit!r}: a limit must allow more than 0 of at least one resource that it names",
+        ),
+        (
+            replace(partition({"root": [user("sue", gpu=1)]}), ugm=listing),
+            "config 'queues.0.limits.0.maxresources.gpu': the resource 'gpu' is not listed (listed: pods)",
+        ),
+        (
+            read(limits=f"{{users: [sue], maxresources: {{memory: 1}}, {schedule}}}"),
+            "config 'root': a Manager has no clock; scheduled limits need a Partition",
+        ),
+    ):
+        with refused(manager, RequestError, reason):
+            manager.update_config(config)
     assert manager.headroom("root", "app-1", SUE) == Resource(memory=7)
 
 

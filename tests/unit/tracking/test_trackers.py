@@ -216,10 +216,13 @@ def test_an_end_that_is_put_back(sue: UserTracker) -> None:
     for path in paths:
         holding = sue._tree.find("app-1", path)
         assert holding
+        amounts = holding.amounts
         for end in (holding.detach, bool):
             end()
-            holding.undo_detach(holding.amounts)
+            holding.amounts = (0, 0, None)
+            holding.undo_detach(amounts)
             assert sorted(one.queue_path for one in all_holdings(sue._tree.holdings)) == paths
+            assert sue.usage == Resource(memory=3)
 
 
 @pytest.mark.parametrize(("used", "kept"), [(11, 11), (12, 40)])
