@@ -202,18 +202,17 @@ class QuotaTree:
         node.append(consumer, next(self._arrivals))
         self.consumers[consumer.id] = consumer
 
-    def deallocate(self, consumer_id: str) -> bool:
-        """Release a consumer and move others down where they fit now. Return whether it was allocated."""
+    def deallocate(self, consumer_id: str) -> None:
+        """Release a consumer, if the tree holds it, and move others down where they fit now."""
         consumer = self.consumers.get(consumer_id)
         if consumer is None or (node := consumer.node) is None:
-            return False
+            return
         self._remove(consumer, node)
         del self.consumers[consumer_id]
         for above in node.path:
             above.free += consumer.packed
             if above.borrowers:
                 self._move_down(above)
-        return True
 
     def _move_down(self, node: TreeNode) -> None:
         """Move the consumers that borrow above a node and fit it down, in order."""
