@@ -20,6 +20,8 @@ from ugm.elastic import (
     ElasticTree,
     Pod,
     RuntimeViolation,
+    Sharer,
+    share,
 )
 from ugm.errors import InvariantError
 
@@ -168,6 +170,8 @@ def test_guarantee_is_scaled_only_in_a_shortage() -> None:
 
     assert (before.max_resources, before.guaranteed) == (Resource(gpu=8), Resource(gpu=6))
     assert (after.max_resources, after.borrowable) == (Resource(gpu=4), Resource())
+    sharers = [Sharer("lends", 20, 60, 5), Sharer("lab", 200, 60, 1), Sharer("web", 200, 20, 1)]
+    assert share(100, sharers).runtime == {"lends": 20, "lab": 54, "web": 26}
 
 
 HUNDRED = Resource(cpu=100, memory=100)

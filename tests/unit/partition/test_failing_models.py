@@ -181,9 +181,11 @@ def test_a_query_that_fails_suspends_nothing() -> None:
     assert partition.allocate("1", "app", licences(1))
 
 
-def test_a_replacement_that_fails_halfway() -> None:
-    """A new model that has failed while it was charged is charged once by the next attempt."""
-    old, new = ResettableFailing(), ResettableFailing()
+@pytest.mark.parametrize("again", [False, True])
+def test_a_replacement_that_fails_halfway(*, again: bool) -> None:
+    """A model, new or the same, that has failed while it was charged is charged once by the next attempt."""
+    new = ResettableFailing()
+    old = new if again else ResettableFailing()
     partition = partition_of(models=[old])
     partition.submit("app", SUE, "root.a")
     for name in "123":
@@ -192,6 +194,7 @@ def test_a_replacement_that_fails_halfway() -> None:
     with pytest.raises(BrokenError, match="charge"):
         partition.replace_model(old, new)
     new.arm(None)
+    assert old.used == 3
     partition.replace_model(old, new)
     partition.verify()
     assert new.used == 3

@@ -76,6 +76,7 @@ def test_names(scene: Scene) -> None:
     manager = scene.manager
 
     assert manager.add_tree_by_name("S") == "S"
+    assert manager.get_tree_cache("S")._lock is manager._lock
     assert manager.get_all_consumer_ids() == ("held", "known", "lost")
     assert manager.get_tree_names() == ("S", "T", "T1")
     assert manager.get_forest_names() == ("E", "F")

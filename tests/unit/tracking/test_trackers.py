@@ -29,6 +29,8 @@ def test_usage_adds_up(tracker: QueueTracker) -> None:
     assert tracker.usage == Resource(memory=7, pods=1)
     assert tracker.running_applications == ("app-1", "app-2")
     assert (tracker.name, tracker.kind) == ("sue", TrackingType.USER)
+    tracker.decrease_resource("root.a", "app-2", Resource(memory=5), remove_app=True)
+    assert tracker.applications == ("app-1",)
 
 
 def test_setters_create_nothing(tracker: QueueTracker) -> None:
