@@ -24,6 +24,7 @@ from ugm import (
     parse_config,
 )
 from ugm.config import dump_config, export_config, review_config, review_file
+from ugm.elastic import GroupError, Refusal
 from ugm.errors import OutageError
 
 FIRST = Problem("queues.yaml", 3, 5, "partitions[0].queues[0]", "queue-name-missing", "A queue has no name.")
@@ -53,6 +54,10 @@ ERRORS: list[tuple[UgmError, str]] = [
         ReentrantCallError(),
         "called in the middle of another operation of the same thread, by a signal handler, finalizer or model",
     ),
+    (
+        GroupError((Refusal("a", "cycle", "below itself"), Refusal("b", "not_found", "gone"))),
+        "elastic group 'a': below itself [cycle]\nelastic group 'b': gone [not_found]",
+    ),
     (InvariantError(("one is wrong", "two is wrong")), "one is wrong\ntwo is wrong"),
 ]
 
@@ -81,7 +86,7 @@ def test_every_error_is_here() -> None:
     members = [getattr(errors, name) for name in errors.__all__]
     kinds = {member for member in members if isclass(member) and issubclass(member, UgmError)}
 
-    assert {type(error) for error, _ in ERRORS} == kinds - {UgmError, OutageError}
+    assert {type(error) for error, _ in ERRORS} == kinds - {UgmError, OutageError} | {GroupError}
 
 
 def test_kinds() -> None:

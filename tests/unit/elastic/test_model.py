@@ -28,16 +28,6 @@ def _model() -> ElasticModel:
     return ElasticModel(ElasticQuota(ElasticTree(Resource(cpu=60), [*groups, parent])))
 
 
-def test_check_as_if_expected(model: ElasticModel) -> None:
-    """A claim that is not expected is part of the runtime during the check, and leaves no trace."""
-    model.charge(claim("b-1", 40, group="b"))
-
-    assert list(model.check(claim("x", 20))) == []
-    messages = [str(violation) for violation in model.check(claim("x", 41))]
-    assert messages == ["elastic group 'a': 41 cpu requested, 0 of 30 used, 11 too much"]
-    assert model.quota.tree.request("a") == Resource()
-
-
 def test_parents_take_nothing(model: ElasticModel) -> None:
     """A claim on a parent group is denied for good, by name or by namespace."""
     by_namespace = claim("x")._replace(tags={NAMESPACE_TAG: "ns"})

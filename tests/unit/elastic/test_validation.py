@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ugm import Resource, UgmError
-from ugm.elastic import ElasticGroup, ElasticQuota, ElasticTree, GroupError, Pod, Refusal
+from ugm import Resource
+from ugm.elastic import ElasticGroup, ElasticQuota, ElasticTree, GroupError, Pod
 from ugm.elastic.runtime import ResourceNode
 from ugm.elastic.tree import GroupNode
 
@@ -141,14 +139,3 @@ def test_group_with_pods_becomes_no_parent(quota: ElasticQuota) -> None:
     assert refused(quota.expect, Pod("p", HALF, "team")) == [
         "the group is marked as a parent and accepts no pods [pod_on_parent_quota]"
     ]
-
-
-def test_error_survives() -> None:
-    """An error is rebuilt by pickle and copy, and is a ValueError of ugm."""
-    error = GroupError((Refusal("a", "cycle", "below itself"), Refusal("a", "not_found", "gone")))
-
-    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301 - our own pickle
-        assert twin.refusals == error.refusals
-        assert str(twin) == "elastic group 'a': below itself [cycle]\nelastic group 'a': gone [not_found]"
-    assert isinstance(error, UgmError)
-    assert isinstance(error, ValueError)

@@ -158,15 +158,3 @@ def test_loaded_claims() -> None:
     model.charge(claim(1, "A"))
 
     assert manager.view("T").consumers["a1"].node == "R"
-
-
-def test_refund_after_another_change() -> None:
-    """A claim is released, not undone, if the trees have changed since it was charged."""
-    manager = forest_of("T")
-    model, other = TreeModel(manager, "T", group_of), TreeModel(manager, "T", group_of)
-    model.charge(claim(1, "A", 3))
-    other.charge(claim(2, "B"))
-    model.refund(claim(1, "A", 3))
-
-    assert set(manager.view("T").consumers) == {"a2"}
-    assert model.verify({}, {}) == []
