@@ -40,6 +40,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self, TypeAlias, final
 
+from ugm.arguments import require_vector
 from ugm.counters import (
     Counter,
     Layout,
@@ -388,9 +389,19 @@ class Holding:
     def violations(self, vector: RequestVector) -> tuple[Violation, ...]:
         """Return every limit that *vector*, and the application itself if it is new there, would exceed."""
         if self.epoch is not DETACHED:
-            return exceeded(self.checked, vector)
+            return () if fits(self.checked, vector) else exceeded(self.checked, vector)
         chain = self.chain()
         return exceeded(self.enforced(chain), vector, self.newly_counted(chain))
+
+    def violations_of_start(self, usage: Resource) -> tuple[Violation, ...]:
+        """Return every limit that a usage of a detached holding would exceed. The counters may have several layouts."""
+        chain = self.chain()
+        starting = self.newly_counted(chain)
+        return tuple(
+            violation
+            for counter in self.enforced(chain)
+            for violation in exceeded((counter,), require_vector("usage", usage, counter.layout), starting)
+        )
 
     def swap_violations(self, old: Resource, new: Resource) -> tuple[Violation, ...]:
         """Return every limit that replacing *old* by *new* would exceed. Only resources that grow are checked.

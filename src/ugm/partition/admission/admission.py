@@ -206,17 +206,9 @@ class AdmissionControl(CheckedArguments):
         if not evictions:
             return ()
         evicted = [other for other in map(self._state.held, evictions) if other is not None]
-        is_possible = len(evicted) == len(evictions) and self._fits_without(evicted, application, claim.usage)
-        return evictions if is_possible else ()
-
-    def _fits_without(self, evicted: Sequence[Allocation], application: Application, usage: Resource) -> bool:
-        """Return whether a usage fits the limits of users, groups and queues after the release of others."""
-        for other in evicted:
-            self._state.refund(other)
-        violations = self._state.holding_of(application).violations(self._state.vector(usage))
-        for other in evicted:
-            self._state.charge(other)
-        return not violations
+        if len(evicted) < len(evictions) or self._state.violations(application, claim.usage, evicted):
+            return ()
+        return evictions
 
     def deny(
         self,
@@ -238,7 +230,7 @@ class AdmissionControl(CheckedArguments):
 
     def violations(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
         """Return every limit of users, groups, queues and other models that an allocation would exceed."""
-        found = self._state.holding_of(application).violations(self._state.vector(row.usage))
+        found = self._state.violations(application, row.usage)
         if self._models.all:
             found += self._models.check(application.claim(row))
         return with_objections(found, self.objections(application, row))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ugm.arguments import require_exact_name, require_name, require_request
@@ -16,7 +16,6 @@ from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationState, allocation_of
 from ugm.queues.tree import Queue
 from ugm.resources import Resource
-from ugm.tracking.holding import Holding
 
 if TYPE_CHECKING:
     from ugm.partition.admission.variant_assignment import VariantAssignment
@@ -104,14 +103,7 @@ class CheckedArguments:
             self._variants = VariantAssignment(self._state, self._models)
         return self._variants
 
-    def assigned(
-        self,
-        application: Application,
-        row: Allocation,
-        old: Allocation | None = None,
-        *,
-        holding: Callable[[Application], Holding] | None = None,
-    ) -> Allocation:
+    def assigned(self, application: Application, row: Allocation, old: Allocation | None = None) -> Allocation:
         """Return a row in normal form; without open amounts if it is held. See `VariantAssignment.assigned`.
 
         Raises:
@@ -124,7 +116,7 @@ class CheckedArguments:
             return row
         if row.state is _PENDING:
             return variants.normal(row)
-        return variants.assigned(application, row, old, holding=None if holding is None else holding(application))
+        return variants.assigned(application, row, old)
 
     def objections(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
         """Return the guarantees that the assignment of a row would leave unsatisfiable."""

@@ -30,7 +30,6 @@ from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationState, allocation_of
 from ugm.resources import Resource
-from ugm.tracking.holding import Holding
 
 __all__ = ["VariantAssignment", "convert_rows"]
 
@@ -80,21 +79,13 @@ class VariantAssignment:
             families.require_assigned(usage, row.assign)
         return row if usage is row.usage else row._replace(usage=usage)
 
-    def assigned(
-        self,
-        application: Application,
-        row: Allocation,
-        old: Allocation | None = None,
-        *,
-        holding: Holding | None = None,
-    ) -> Allocation:
+    def assigned(self, application: Application, row: Allocation, old: Allocation | None = None) -> Allocation:
         """Return a row without open amounts.
 
         Args:
             application: the application of the row.
             row: the row, whose usage contains no assignment.
             old: the allocation that it replaces, whose variants it keeps as far as possible; None for none.
-            holding: the holding of the application; None for the one in the ledger.
 
         Raises:
             RequestError: as for `normal`.
@@ -114,7 +105,7 @@ class VariantAssignment:
             # The call is repeated.
             assign = known.assign
         else:
-            found = holding or self._state.holding_of(application)
+            found = self._state.holding_of(application)
             chain = found.checked if application.holding is found else found.enforced(found.chain())
             assign = self._chosen(application, row, needed, chain, old)
         return row._replace(usage=families.normal(row.usage, assign), assign=assign)

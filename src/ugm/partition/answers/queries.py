@@ -15,9 +15,8 @@ from dataclasses import replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from ugm.arguments import require_amounts, require_vector
-from ugm.counters import fits
-from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation, effective_limits, exceeded, headroom_of
+from ugm.arguments import require_amounts
+from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation, effective_limits, headroom_of
 from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, UserGroup, canonical_path, is_below
 from ugm.model import Claim
@@ -57,8 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["SubjectQueries", "require_query_submission", "require_subject"]
 
 
-#: The id of an application that is not submitted yet, for quota models; and its number.
-_NO_APPLICATION: Final = "?"
+#: The number of an application that is not submitted yet. It has no id.
 _NO_NUMBER: Final = 0
 
 
@@ -84,7 +82,7 @@ def require_query_submission(user: UserGroup, queue: str, tags: Mapping[str, str
     Raises:
         RequestError: an argument is invalid.
     """
-    return require_submission(_NO_APPLICATION, user, queue, tags)
+    return require_submission("?", user, queue, tags)
 
 
 #: A plan for a request.
@@ -123,9 +121,7 @@ class SubjectQueries(AdmissionPart):
         queue.chain = self._state.tree.chain_if_made(path, quota)
         if known is None or not known.managed:
             queue.quota_override = quota
-        row = ApplicationRow(
-            _NO_APPLICATION, subject.user, path, path, tags, GangStyle.SOFT, is_adopted=False, number=_NO_NUMBER
-        )
+        row = ApplicationRow("", subject.user, path, path, tags, GangStyle.SOFT, is_adopted=False, number=_NO_NUMBER)
         return Application(row, queue)
 
     def best_plan(
@@ -149,12 +145,6 @@ class SubjectQueries(AdmissionPart):
         """Return the answer that one more allocation would get."""
         self._admission.request_vector(query.usage)
         application = self.application_of(subject)
-        is_plain = query.assign is None and self._state.compiled.limits.families is None
-        if is_plain and application.holding is not None and not self._models.all and not application.row.failing:
-            # The usual answer, in less time.
-            allocation_of(query, AllocationState.HELD, self._admission.now([query], changes=False))
-            if fits(self._state.holding_of(application).checked, self._state.vector(query.usage)):
-                return ALLOWED
         return self._check(application, query)
 
     def _check(self, application: Application, query: AllocationRequest) -> Decision:
@@ -164,11 +154,17 @@ class SubjectQueries(AdmissionPart):
             raise RequestError("queue_path", queue_path, "the partition is closed", "partition-closed")
         self._admission.require_not_failing(application)
         row = self._row(application, query)
-        claim, usage = application.claim(row), row.usage
-        by_limits = with_prospects(self._state, self.own_violations(application, usage), ((application, usage),))
-        by_models = self._models.check(claim) if self._models.all else ()
-        evictions = self._admission.evictions(claim, application) if by_models and is_submitted else ()
-        found = with_objections(by_limits + by_models, self._admission.objections(application, row))
+        usage, evictions = row.usage, tuple[str, ...]()
+        found = self._state.violations(application, usage)
+        if found:
+            found = with_prospects(self._state, found, ((application, usage),))
+        if self._models.all:
+            claim = application.claim(row)
+            by_models = self._models.check(claim)
+            found += by_models
+            evictions = self._admission.evictions(claim, application) if by_models and is_submitted else ()
+        if row.assign is not None:
+            found = with_objections(found, self._admission.objections(application, row))
         return Decision(found, evictions) if found else granted(row)
 
     def explain(self, subject: Subject, query: AllocationRequest, max_holders: int) -> Callable[[], Explanation]:
@@ -207,7 +203,7 @@ class SubjectQueries(AdmissionPart):
 
     def _own_limits(self, application: Application, *, pending: bool = True) -> tuple[EffectiveLimit, ...]:
         """Return the limits of users, groups and queues, and those on *pending* work."""
-        holding, counted = self._holding(application), self._state.pending_usage if pending else None
+        holding, counted = self._state.holding_of(application), self._state.pending_usage if pending else None
         found = effective_limits(holding.enforced(holding.chain()))
         return found if counted is None else found + counted.limits(application)
 
@@ -252,20 +248,6 @@ class SubjectQueries(AdmissionPart):
             explained.model_headroom,
         )
 
-    def own_violations(self, application: Application, usage: Resource) -> tuple[Violation, ...]:
-        """Return every limit of users, groups, queues and the cluster that one more allocation would exceed."""
-        holding = self._holding(application)
-        if _is_submitted(application):
-            return holding.violations(self._state.vector(usage))
-        # The counters may have different layouts.
-        chain = holding.chain()
-        starting = holding.newly_counted(chain)
-        return tuple(
-            violation
-            for counter in holding.enforced(chain)
-            for violation in exceeded((counter,), require_vector("usage", usage, counter.layout), starting)
-        )
-
     def violations_without(
         self, application: Application, claim: Claim, leaving: Sequence[Allocation]
     ) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
@@ -274,11 +256,7 @@ class SubjectQueries(AdmissionPart):
         Returns:
             The limits of users, groups and queues, and those of other quota models.
         """
-        for row in leaving:
-            self._state.refund(row)
-        found = self.own_violations(application, claim.usage)
-        for row in leaving:
-            self._state.charge(row)
+        found = self._state.violations(application, claim.usage, leaving)
         if not self._models.all:
             return found, ()
         return found, self._models.shortage(claim, [self._state.claim(row) for row in leaving])
@@ -293,19 +271,10 @@ class SubjectQueries(AdmissionPart):
 
     def _row(self, application: Application, query: AllocationRequest) -> Allocation:
         # A query has no allocation and no node.
-        request = query._replace(
-            allocation_id="", application_id=application.row.application_id, placeholder=False, node=None, label=None
-        )
+        fields = "", application.row.application_id, query.usage, False, *query[4:7], None, None, *query[9:]
+        request = AllocationRequest._make(fields)
         row = allocation_of(request, AllocationState.HELD, self._admission.now([request], changes=False))
-        return self._admission.assigned(application, row, holding=self._holding)
-
-    def _holding(self, application: Application) -> Holding:
-        """Return the holding of an application, or a detached one if it is not submitted."""
-        if _is_submitted(application):
-            return self._state.holding_of(application)
-        holding = self._state.holding_index.detached(application.queue.queue_path, "", application.row.user)
-        holding.queue = application.queue
-        return holding
+        return self._admission.assigned(application, row)
 
 
 def _is_submitted(application: Application) -> bool:

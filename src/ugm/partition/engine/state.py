@@ -192,6 +192,25 @@ class PartitionState(Ledger):
         if not holding.try_refund(vector):
             holding.require_held(vector)
 
+    def violations(
+        self, application: Application, usage: Resource, leaving: Sequence[Allocation] = ()
+    ) -> tuple[Violation, ...]:
+        """Return every limit of users, groups, queues and the cluster that one more allocation would exceed.
+
+        Args:
+            application: the application, which need not be in the ledger.
+            usage: the usage of the allocation.
+            leaving: allocations that are released before.
+        """
+        for row in leaving:
+            self.refund(row)
+        holding = self.holding_of(application)
+        is_known = application.row.application_id in self.applications
+        found = holding.violations(self.vector(usage)) if is_known else holding.violations_of_start(usage)
+        for row in leaving:
+            self.charge(row)
+        return found
+
     def vector(self, usage: Resource) -> RequestVector:
         """Return the amounts of a usage in the layout of the counters."""
         return require_vector("usage", usage, self.active_limits.epoch.layout)

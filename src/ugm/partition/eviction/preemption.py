@@ -242,7 +242,7 @@ class PreemptionPlanning(SubjectQueries):
         application = self._state.applications[request.application_id]
         claim = self.claim(application, request)
         denied = self._models.check(claim)
-        is_allowed = not denied and not self.own_violations(application, claim.usage)
+        is_allowed = not denied and not self._state.violations(application, claim.usage)
         evictions = self._models.evictions(claim) if denied and evicts else ()
         gone = [*leaving, *self._state.terminating_rows().values()]
         own, in_models = self.violations_without(application, claim, gone)
