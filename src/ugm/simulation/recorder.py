@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, final
 from ugm.simulation.gauges import Gauge, JobClass
 from ugm.simulation.report import LimitSummary
 
-__all__ = ["COLUMNS", "Envelope", "Recorder", "Trace", "coarser", "fitting"]
+__all__ = ["COLUMNS", "Envelope", "Recorder", "Trace", "fitting"]
 
 #: The most columns, about the number of pixels of a plot.
 COLUMNS: Final = 960
@@ -35,15 +35,6 @@ _WIDTHS: Final = (1, 2, 10, 30, 60, 120, 600, 1800, 3600, 7200, 21600, 43200, 86
 _NEVER: Final = float("inf")
 
 
-def coarser(width: int) -> int:
-    """Return the next larger width.
-
-    >>> coarser(1), coarser(1800), coarser(86400)
-    (2, 3600, 172800)
-    """
-    return next((wider for wider in _WIDTHS if wider > width), 2 * width)
-
-
 def fitting(end: int, columns: int = COLUMNS, width: int = 1) -> int:
     """Return the smallest width >= *width* with which the second *end* is in one of *columns* columns.
 
@@ -51,7 +42,7 @@ def fitting(end: int, columns: int = COLUMNS, width: int = 1) -> int:
     (1, 2, 1800)
     """
     while end // width >= columns:
-        width = coarser(width)
+        width = next((wider for wider in _WIDTHS if wider > width), 2 * width)
     return width
 
 

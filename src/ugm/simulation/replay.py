@@ -47,7 +47,7 @@ from heapq import heappop, heappush
 from typing import Final, Literal, NamedTuple, TypeAlias, final
 from weakref import WeakValueDictionary
 
-from ugm.arguments import require_callable, require_instance
+from ugm.arguments import require_callable, require_instance, require_iterable
 from ugm.budgets import Budgets
 from ugm.budgets.kind import declared_budget
 from ugm.configuration import PartitionConfig
@@ -66,7 +66,7 @@ from ugm.simulation.orders import JobOrderName, PeriodicShares, replayed
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
 from ugm.simulation.timeline import BudgetLog, Timeline
-from ugm.simulation.workload import Job, checked_jobs
+from ugm.simulation.workload import Job
 
 __all__ = ["Replay", "simulate"]
 
@@ -80,10 +80,6 @@ _OTHERS: Final = frozenset({TrackingType.USER.value, TrackingType.GROUP.value, B
 _ClassKey: TypeAlias = tuple[str, UserGroup, Resource, tuple[tuple[str, str], ...], int | None]
 
 
-def _no_models() -> tuple[QuotaModel, ...]:
-    return ()
-
-
 def simulate(
     jobs: Iterable[Job],
     config: PartitionConfig,
@@ -92,7 +88,7 @@ def simulate(
     group_limits: Literal["always", "unless-user-limited"] = "always",
     until: int | None = None,
     recorder: Recorder | None = None,
-    models: Callable[[], Iterable[QuotaModel]] = _no_models,
+    models: Callable[[], Iterable[QuotaModel]] = tuple,
     reclaims: bool = True,
     order: JobOrderName = "fifo",
     reserves: bool = False,
@@ -215,7 +211,7 @@ class Replay:
         self._budgets: Final = BudgetLog(partition, timeline)
         self._counters: Final = ReplayCounters()
         self._families: Final = Families(timeline.config.ugm.families)
-        self._jobs: Final = checked_jobs(jobs)
+        self._jobs: Final = (require_instance("jobs", job, Job) for job in require_iterable("jobs", jobs))
         self._next_job: Job | None = next(self._jobs, None)
         #: The jobs by application id. The waiting ones are pending in the partition.
         self.running: Final[dict[str, RunningJob]] = {}

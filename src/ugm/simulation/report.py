@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import StatisticsError, correlation
-from typing import Final, final
+from typing import final
 
 from ugm._json_values import JsonObject, Row, attributes, to_json
 from ugm.resources import Resource
@@ -211,10 +211,6 @@ class GroupReclaim(Row):
     lost_seconds: int
 
 
-#: The numbers of jobs in the JSON form of a report.
-_JOB_COUNTS: Final = ("submitted", "started", "rejected", "still_waiting", "most_waiting")
-
-
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
@@ -284,7 +280,7 @@ class Report:
         """Return the report for JSON."""
         used = dict(self.usage)
         return {
-            "jobs": attributes(self, _JOB_COUNTS),
+            "jobs": attributes(self, ("submitted", "started", "rejected", "still_waiting", "most_waiting")),
             **attributes(self, ("decisions", "end_time")),
             "waiting": self.waiting.to_dict(),
             "logged_waiting": to_json(self.logged),

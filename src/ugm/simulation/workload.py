@@ -49,7 +49,6 @@ __all__ = [
     "SwfHeader",
     "SwfRecord",
     "WorkloadError",
-    "checked_jobs",
     "parse_swf",
     "read_swf",
 ]
@@ -137,12 +136,6 @@ class Job:
         'job-17'
         """
         return f"job-{self.number}"
-
-
-def checked_jobs(jobs: object) -> Iterator[Job]:
-    """Yield the jobs of a workload one by one, after checking their types."""
-    for job in require_iterable("jobs", jobs):
-        yield require_instance("jobs", job, Job)
 
 
 # The Standard Workload Format
