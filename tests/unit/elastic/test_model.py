@@ -136,20 +136,22 @@ def test_differences_from_the_ledger(model: ElasticModel) -> None:
 
 def test_reset_keeps_everything_else(model: ElasticModel) -> None:
     """After a reset no claim is charged or expected; groups, other pods and earlier requests stay."""
-    for count, uncount in ((model.charge, model.refund), (model.add_pending, model.remove_pending)):
-        count(claim("daemon"))
-        uncount(claim("daemon"))
-    model.quota.adopt(Pod("daemon", Resource(cpu=3), "a"))
+    charging, waiting = (model.charge, model.refund), (model.add_pending, model.remove_pending)
+    daemons = tuple(Pod(name, Resource(cpu=3), "a") for name in ("charged", "waited"))
+    for daemon, (count, uncount) in zip(daemons, (charging, waiting), strict=True):
+        count(claim(daemon.name))
+        uncount(claim(daemon.name))
+        model.quota.adopt(daemon)
     model.charge(claim("x"))
     model.add_pending(claim("y", 20))
     model.reset()
 
-    assert model.quota.pods_in("a") == (Pod("daemon", Resource(cpu=3), "a"),)
-    assert model.quota.tree.request("a") == model.quota.tree.used("a") == Resource(cpu=3)
+    assert model.quota.pods_in("a") == daemons
+    assert model.quota.tree.request("a") == model.quota.tree.used("a") == Resource(cpu=6)
     model.charge(claim("y"))
     model.refund(claim("y"))
     model.reset()
-    assert model.quota.tree.request("a") == Resource(cpu=3)
+    assert model.quota.tree.request("a") == Resource(cpu=6)
 
 
 def test_a_query_that_is_interrupted(model: ElasticModel) -> None:

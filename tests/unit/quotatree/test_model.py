@@ -109,6 +109,9 @@ def test_no_group_is_denied() -> None:
         assert str(violation).endswith(f"'{name}': the request has no group in it")
     (violation,) = ForestModel(manager, "F", lambda _: {"Typo": "A"}).check(free)
     assert str(violation) == "quota tree 'Typo': there is no such tree"
+    model = TreeModel(manager, "U", group_of)
+    manager.delete_tree("U")
+    assert [str(each) for each in model.check(claim(2, "A"))] == ["quota tree 'U': there is no such tree"]
 
 
 def test_reset_keeps_everything_else() -> None:
