@@ -118,7 +118,11 @@ class Families:
 
     def is_final(self, amounts: Resource) -> bool:
         """Return whether amounts are in normal form, and nothing of them is open."""
-        return not self.concern(amounts) or (self.normal(amounts) is amounts and not self.open_amounts(amounts))
+        try:
+            return not self.concern(amounts) or (self.normal(amounts) is amounts and not self.open_amounts(amounts))
+        except RequestError:
+            # For example, the growth of an allocation that changes to another variant.
+            return False
 
     def choices(self, amounts: Resource) -> Choices:
         """Return what amounts become if one variant gets all open amounts, and these amounts; cached in the amounts.

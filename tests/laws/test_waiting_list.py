@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from random import Random
@@ -15,14 +15,16 @@ from support.examples import seeds
 from support.partition_fixtures import Licences
 from support.quotatree_fixtures import document, tree_model
 from support.random_histories import SORTING, History, Operation, random_queue
-from ugm import AllocationRequest, Decision, Partition, Resource, UserGroup, Violation
-from ugm.configuration import PartitionConfig
+from ugm import AllocationRequest, Decision, Partition, Resource, UserGroup, Violation, parse_config
+from ugm.configuration import Extensions, PartitionConfig
 from ugm.elastic import AdmissionRules, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.fairness import BinnedUsage, FairShares, ShareTree
 from ugm.model import Claim, QuotaModel
 from ugm.partition import AllocationState
 
 NAMES: Final = ("memory", "vcore", "licence")
+VARIANTS: Final = ("card:x", "card:y")
+FAMILY: Final = parse_config("partitions: [{ugm: {families: {card: [x, y]}}, queues: []}]").partition()
 USERS: Final = (
     UserGroup("ana", ("dev",)),
     # The groups of a user may change between two submissions.
@@ -89,6 +91,7 @@ class OnePerUser:
 
 MODELS: Final[dict[str, Callable[[], list[QuotaModel]]]] = {
     "none": list,
+    "variants": list,
     "licences": lambda: [Licences(4)],
     "one for each user": lambda: [OnePerUser()],
     "elastic": lambda: [elastic()],
@@ -96,6 +99,11 @@ MODELS: Final[dict[str, Callable[[], list[QuotaModel]]]] = {
     "shares": lambda: [shares()],
     "all": lambda: [Licences(4), elastic(), tree()],
 }
+
+
+def _named(models: str, rng: Random) -> Sequence[str]:
+    """Return the resources of a request, with cards of any model or of one."""
+    return ("memory", rng.choice(["card", *VARIANTS])) if models == "variants" else NAMES
 
 
 class Waking(History):
@@ -106,18 +114,20 @@ class Waking(History):
         #: With one priority, a wake-up searches only the requests that may fit.
         self.priorities = rng.choice([[0], [0, 0, 1, -1]])
         self.reserves = reserves
+        names, extensions = (VARIANTS, FAMILY.ugm) if models == "variants" else (NAMES, Extensions())
         self.config, self.other = (
             PartitionConfig(
-                queues=(random_queue(rng, names=NAMES, sorting=ORDER, reserves=(0.7, 0.3) if reserves else (0, 0)),)
+                queues=(random_queue(rng, names=names, sorting=ORDER, reserves=(0.7, 0.3) if reserves else (0, 0)),),
+                ugm=extensions,
             )
             for _ in range(2)
         )
         #: Requests of equal sizes wait together.
         self.sizes = [
-            Resource({name: rng.randint(0, 4) for name in NAMES if rng.random() < 0.6})
+            Resource({name: rng.randint(0, 4) for name in _named(models, rng) if rng.random() < 0.6})
             for _ in range(rng.choice([2, 5, 50]))
         ]
-        size = Resource({name: rng.randint(5, 20) for name in NAMES}) if rng.random() < 0.7 else None
+        size = Resource({name: rng.randint(5, 20) for name in names}) if rng.random() < 0.7 else None
         super().__init__(rng, self.config, MODELS[models], size)
         self.offered: set[str] = set()
 
@@ -147,7 +157,8 @@ class Waking(History):
         elif choice == 12 and (held := [one for one in allocations if one.state is AllocationState.HELD]):
             chosen, size = rng.choice(held), self.size()
             one = chosen.allocation_id
-            if self.do(lambda p: p.resize(one, size)) and chosen.usage != size:
+            self.do(lambda p: p.resize(one, size))
+            if self.partition.allocation(one).usage != chosen.usage:  # type: ignore[union-attr] # it is held
                 self.offered.clear()
 
     def change_much(self, applications: tuple[str, ...]) -> None:

@@ -72,6 +72,15 @@ def _orders() -> Iterator[tuple[str, ...]]:
     yield from sorted(set(permutations(("any",) * 5 + ("gpu:a100", "gpu:v100"))))
 
 
+def test_resize_to_another_variant(partition: Partition) -> None:
+    """An allocation of one card may become one of two cards of another model."""
+    assert partition.allocate("one", "any", Resource(gpu=1), assign=A100)
+
+    assert partition.resize("one", Resource({"gpu:v100": 2}))
+    assert partition.allocation("one").usage == Resource({"gpu": 2, "gpu:v100": 2})  # type: ignore[union-attr] # it is held
+    partition.verify()
+
+
 @pytest.mark.parametrize("config", [example(), parse_config(ELASTIC).partition()], ids=["queues", "elastic"])
 def test_both_guarantees_hold_in_every_order(config: PartitionConfig) -> None:
     """One team gets ten cards of any model and the other five of each, in every order of the requests."""

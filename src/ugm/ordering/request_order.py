@@ -530,12 +530,15 @@ class OrderTree:
         application.requests.pop(request.allocation_id, None)
         self.update(application)
 
-    def grant(self, application: OrderedApplication, request: PendingRequest) -> None:
-        """Remove a request of an application, and add it to the usage."""
+    def grant(
+        self, application: OrderedApplication, request: PendingRequest, usage: Mapping[str, int] | None = None
+    ) -> None:
+        """Remove a request of an application, and add its usage, or the given one with assigned variants."""
+        usage = request.usage if usage is None else usage
         total = dict(application.used)
-        for name, amount in request.usage.items():
+        for name, amount in usage.items():
             total[name] = total.get(name, 0) + amount
-        application.queue.add_usage(request.usage)
+        application.queue.add_usage(usage)
         application.used = total
         self.skip(application, request)
 

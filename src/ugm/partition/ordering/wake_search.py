@@ -146,7 +146,7 @@ class WakeSearch:
     def _search_by_submission(self) -> None:
         """Wake the requests that a pass by the age of the applications would grant, each charged."""
         while (found := self._classes.first_open()) is not None:
-            self._is_granted(found, found.requests[0].row)
+            self._grant(found, found.requests[0].row)
 
     def _search(self) -> None:
         """Wake the requests that a pass would grant, each charged.
@@ -172,7 +172,7 @@ class WakeSearch:
             )
             while (first := order.pop()) is not None:
                 _, request, position, found = first
-                if found.limit.is_open and self._is_granted(found, request.row):
+                if found.limit.is_open and self._grant(found, request.row):
                     order.grant(request)
                     if self._is_reserving and self._reservations.have_ended():
                         # Another request may get the reservation, but none that comes earlier.
@@ -233,8 +233,8 @@ class WakeSearch:
             row = state.allocations[request.allocation_id]
             found = self._classes.class_of(row.allocation_id)
             is_open = found.limit.is_open and row.allocation_id not in offered
-            if is_open and self._is_granted(found, row):
-                order.tree.grant(application, request)
+            if is_open and (granted := self._grant(found, row)):
+                order.tree.grant(application, request, granted.usage)
                 continue
             order.tree.skip(application, request)
             if self._is_reserving and row.allocation_id not in offered:
@@ -242,26 +242,26 @@ class WakeSearch:
 
     # Decisions
 
-    def _is_granted(self, found: RequestClass, row: Allocation) -> bool:
-        """Charge and wake a request of an open class if it fits; otherwise note what blocks the class."""
+    def _grant(self, found: RequestClass, row: Allocation) -> Allocation | None:
+        """Charge, wake and return a request of an open class if it fits; otherwise note what blocks the class."""
         # A request that is older than the list of resources may have names that are not listed any more.
         if not self._state.active_limits.request_names.allow(row.usage):
             self._classes.block(found, None)
-            return False
+            return None
         application = self._state.applications[row.application_id]
         if self._is_held_back(found, row) or self._is_without_room(found, application):
-            return False
+            return None
         granted = self._granted(application, row)
         waiting = self._reservations.candidate(row) if self._is_reserving else None
         if self._is_denied(found, application, granted):
-            return False
+            return None
         if waiting is not None:
             self._reservations.note_trial_grant(waiting)
         self._note_charged(application.row)
         self._woken.append(row)
         self._classes.offer(row.allocation_id)
         self._classes.block_again()
-        return True
+        return granted
 
     def _is_without_room(self, found: RequestClass, application: Application) -> bool:
         """Return whether a queue has no room for a class, and block the class by the queue."""
