@@ -126,4 +126,5 @@ def test_resources_of_removed_nodes() -> None:
         partition.add_node(name, Resource({name: 1}))
 
     assert {*partition._state.active_limits.epoch.layout.names} == {"r1", "r2", "r3", "new", "newer"}
+    assert not partition.check("app", Resource(unknown=1))
     partition.verify()

@@ -53,6 +53,9 @@ def test_groups_share_the_nodes() -> None:
     assert kinds(partition.exceeded_limits())[1:] == [("elastic group", "a", 0, 8)]
     partition.configure(declaring(elastic=replace(ELASTIC, ignore_runtime=True)))
     assert kinds(partition.exceeded_limits())[1:] == []
+    partition.add_node("n", Resource(gpu=7))
+    partition.configure(declaring(elastic=ELASTIC))
+    assert kinds(partition.exceeded_limits())[1:] == [("elastic group", "a", 7, 8)]
     partition.verify()
 
 

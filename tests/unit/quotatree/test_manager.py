@@ -105,6 +105,7 @@ def test_try_in_maintenance(scene: Scene) -> None:
         scene.manager.try_allocate("T", "known")
 
     assert str(caught.value) == "mode 'maintenance': a try is possible in normal mode only"
+    assert not scene.ask("lost-2", "nowhere")
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,16 @@ def test_denial_names_every_limit_in_order() -> None:
     ]
 
 
+def test_users_with_limits_of_their_own() -> None:
+    """Such a user can be exempt from the limits of its group, to which its usage is charged nevertheless."""
+    limits, two = partition({"root": [user("sue", memory=2), group("dev", memory=1)]}), Resource(memory=2)
+    manager = Manager(limits, group_limits="unless-user-limited")
+
+    assert not Manager(limits).increase("root", "app-1", two, SUE)
+    assert manager.increase("root", "app-1", two, SUE)
+    assert not manager.increase("root", "app-2", ONE, BOB)
+
+
 # Recovery, replacement, gangs
 
 

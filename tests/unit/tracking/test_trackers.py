@@ -238,6 +238,15 @@ def test_unused_resources(active_limits: ActiveLimits, used: int, kept: int) -> 
     assert {*active_limits.epoch.layout.names} == {*names[:kept], "new"}
 
 
+def test_limits_of_several_queues_set_by_hand(sue: UserTracker) -> None:
+    """A limit that is set by hand leaves those of other queues in force."""
+    for path in ("root.a", "root.b"):
+        sue.increase_resource(path, "app-1", ONE)
+        sue.set_max_resources(ONE, path)
+
+    assert not any(sue.increase_resource(path, "app-1", ONE) for path in ("root.a", "root.b"))
+
+
 def test_one_half_set_by_hand(sue: UserTracker, active_limits: ActiveLimits) -> None:
     """The half of a limit that is not set by hand is the one in force, also right after a new configuration."""
     sue.increase_resource("root", "app-1", ONE)
