@@ -103,6 +103,36 @@ def test_applications_of_one_user_in_different_groups() -> None:
     assert woken(partition.waiting_list()) == ["qa"]
 
 
+def test_second_request_of_an_application_that_starts() -> None:
+    """After the first request of an application, only others are denied by the number of running applications."""
+    limits = "{users: ['*'], maxapplications: 1}"
+    partition = Partition(config("{name: x}, {name: y}", limits=limits), cluster=memory(9))
+    for name, queue in (("held", "x"), ("two", "x"), ("other", "y")):
+        partition.submit(name, SUE, f"root.{queue}")
+    assert partition.allocate("held", "held", memory(1))
+    for name, owner in (("first", "two"), ("second", "two"), ("third", "other")):
+        partition.request(name, owner, memory(1))
+    assert woken(partition.waiting_list()) == []
+    partition.release("held")
+
+    assert woken(partition.waiting_list()) == ["first", "second"]
+
+
+def test_zero_of_an_exceeded_resource() -> None:
+    """A request with 0 of a resource that its user has too much of waits only for the other resources."""
+    both = "{users: ['*'], maxresources: {memory: 3, vcore: 3m}}"
+    partition = Partition(config("{name: a}", limits=both))
+    partition.submit("app", SUE, "root.a")
+    for name, usage in (("large", Resource(memory=3, vcore=2)), ("small", Resource(vcore=1))):
+        assert partition.allocate(name, "app", usage)
+    partition.configure(config("{name: a}", limits=both.replace("3,", "1,")))
+    partition.request("waits", "app", Resource(memory=0, vcore=1))
+    assert woken(partition.waiting_list()) == []
+    partition.release("small")
+
+    assert woken(partition.waiting_list()) == ["waits"]
+
+
 class Doorman(Licences):
     """Denies claims for a reason that it does not explain."""
 

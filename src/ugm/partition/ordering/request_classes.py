@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.counters import Counter, fits
-from ugm.decision import Violation
+from ugm.decision import Violation, exceeded
 from ugm.identity import TrackingType, ancestors
 from ugm.ordering.ratios import Ratio, fair_maximum
 from ugm.partition.admission.admission import AdmissionControl
@@ -279,6 +279,14 @@ class RequestClasses:
             if limit is not self._untested and not self._has_room(limit):
                 self._close(limit)
 
+    def start(self, application_id: str) -> None:
+        """Open the classes of an application that runs now, if the number of running applications has blocked them."""
+        for name in self._of_application[application_id]:
+            found, limit = self._by_id[name][0], self._by_id[name][0].limit
+            if found.requests and limit is not self._untested and limit.counter is None and limit.resource is None:
+                self._take_out(found)
+                self._untested.add(found)
+
     def blocked_by_queues(self) -> Iterator[RequestClass]:
         """Yield the classes that limits of queues block."""
         for (kind, _), limits in self._limits.items():
@@ -337,7 +345,11 @@ class RequestClasses:
         if limit.resource is not None:
             room = self._models.room(*limit.owner, limit.resource)
             return room is None or room >= limit.size.get(limit.resource, 0)
-        return limit.counter is None or fits((limit.counter,), self._state.vector(limit.size))
+        if limit.counter is None:
+            return True
+        chain, vector = (limit.counter,), self._state.vector(limit.size)
+        # A limit of a user that is exceeded still allows a request that names the resource with an amount of 0.
+        return fits(chain, vector) or (limit.owner[0] != TrackingType.QUEUE and not exceeded(chain, vector))
 
     # Following the partition
 

@@ -251,7 +251,7 @@ class WakeSearch:
         application = self._state.applications[row.application_id]
         if self._is_held_back(found, row) or self._is_without_room(found, application):
             return None
-        granted = self._granted(application, row)
+        granted, is_running = self._granted(application, row), application.holding is not None
         waiting = self._reservations.candidate(row) if self._is_reserving else None
         if self._is_denied(found, application, granted):
             return None
@@ -260,6 +260,8 @@ class WakeSearch:
         self._note_charged(application.row)
         self._woken.append(row)
         self._classes.offer(row.allocation_id)
+        if not is_running and len(application.pending) > 1:
+            self._classes.start(row.application_id)
         self._classes.block_again()
         return granted
 
