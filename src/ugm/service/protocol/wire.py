@@ -237,6 +237,8 @@ ServiceMessage: TypeAlias = Union[  # noqa: UP007 - as above
     Welcome, Result, ErrorMessage, Age, ChangeMessage, Woken, Moved, Refused, Pong
 ]
 
+#: The number of lines that do not wait for others, so that the other side handles them while this one makes more.
+_GROUP: Final = 16
 #: The maximum number of bytes of one read.
 _READ_SIZE: Final = 1 << 15
 
@@ -343,6 +345,8 @@ class Link(asyncio.BufferedProtocol, Generic[_M]):
         if not (self._lines or self._is_receiving):
             self._loop.call_soon(self.flush)
         self._lines.append(data)
+        if len(self._lines) == _GROUP:
+            self.flush()
 
     def send_now(self, data: bytes) -> None:
         """Send a line at once, after those that wait."""
