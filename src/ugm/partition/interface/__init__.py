@@ -10,8 +10,9 @@ work. A program that uses a partition should depend on `AbstractPartition` alone
 All arguments and results are values, so they can be sent to another process.
 """
 
+from ugm.partition.interface.administration import AdministrationOperations
 from ugm.partition.interface.allocations import WorkOperations
-from ugm.partition.interface.queries import AdministrationOperations, QueryOperations
+from ugm.partition.interface.queries import QueryOperations
 
 __all__ = ["AbstractPartition"]
 
