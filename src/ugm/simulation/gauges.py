@@ -23,7 +23,7 @@ from ugm.families import SEPARATOR
 from ugm.identity import TrackingType, UserGroup, ancestors
 from ugm.model import BUDGET
 from ugm.partition import Partition
-from ugm.resources import VCORE, Resource
+from ugm.resources import Resource
 from ugm.simulation.report import (
     GroupReclaim,
     JobRejection,
@@ -283,13 +283,10 @@ class ReplayGauges:
 
     def limits(self, now: int) -> tuple[LimitSummary, ...]:
         """Return the effect of every limit, the largest first."""
-        return tuple(sorted((limit.summary(now) for limit in self.configured.values()), key=_impact))
-
-
-def _impact(limit: LimitSummary) -> tuple[int, int, str, str, str, str]:
-    """Return a sort key: the effect of the limit, and its name to make the order unique."""
-    name = limit.queue_path, str(limit.kind), limit.limit_name, limit.resource or ""
-    return -limit.delayed_seconds, -limit.delayed_jobs, *name
+        # The name of a limit makes the order unique.
+        named = sorted(self.configured.values(), key=lambda one: (one.key.queue_path, *map(str, one.key)))
+        found = (limit.summary(now) for limit in named)
+        return tuple(sorted(found, key=lambda one: (-one.delayed_seconds, -one.delayed_jobs)))
 
 
 #: Equal jobs: the user, the queue, the usage if they were placed, and the reason.
@@ -318,8 +315,6 @@ class ReplayCounters:
     _reclaims: defaultdict[tuple[str, str, str], array[int]] = field(default_factory=partial(defaultdict, _numbers))
     #: The usage of the ended jobs by resource, in amounts times seconds.
     _areas: Counter[str] = field(default_factory=Counter)
-    #: The cores of the started jobs of each user, in the same way.
-    _used: Counter[str] = field(default_factory=Counter)
     #: The waiting times in the log.
     _logged: array[int] = field(default_factory=_numbers)
     #: The second at which the first job started.
@@ -328,7 +323,6 @@ class ReplayCounters:
     def start(self, job: Job, wait: int) -> None:
         """Count a started job and its waiting time."""
         self._first = min(self._first, job.submit_time + wait)
-        self._used[job.user.name] += job.usage.get(VCORE, 0) * job.run_time
         if job.logged_wait is not None:
             self._logged.append(job.logged_wait)
         self._users[job.user.name].append(wait)
@@ -365,7 +359,6 @@ class ReplayCounters:
             "waiting": WaitingTime.of([*chain.from_iterable(self._users.values())]),
             "logged": WaitingTime.of(self._logged) if self._logged else None,
             "users": _by_name(self._users),
-            "usage": tuple(sorted(self._used.items())),
             "utilization": tuple(sorted(use, key=lambda one: one.resource)),
             "groups": _by_name(self._groups),
             "rejections": tuple(sorted(rejections, key=lambda one: (-one.jobs, one.first_job))),

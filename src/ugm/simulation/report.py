@@ -8,11 +8,9 @@ A comparison of replays of one workload under several configurations or orders s
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import StatisticsError, correlation
 from typing import final
 
 from ugm._json_values import JsonObject, Row, attributes, to_json
@@ -242,8 +240,6 @@ class Report:
     findings: tuple[str, ...]
     #: The waiting times that the log has for the started jobs; None if it has none.
     logged: WaitingTime | None = None
-    #: The cores times seconds of the started jobs of each user, in thousandths of a core.
-    usage: tuple[tuple[str, int], ...] = ()
     utilization: tuple[ResourceUse, ...] = ()
 
     @property
@@ -263,51 +259,23 @@ class Report:
         return tuple(sorted(found, key=lambda one: (one.kind, str(one.resource), -one.borrowed, one.limit_name)))
 
     @property
-    def usage_correlation(self) -> float | None:
-        """The rank correlation (Spearman) of the usage and the mean waiting time over the users with started jobs.
-
-        It is positive if users that use more wait longer. None with less than two users, or if all of them are equal.
-        """
-        means = {name: waiting.mean for name, waiting in self.users}
-        return _rank_correlation([(used, means[name]) for name, used in self.usage if name in means])
-
-    @property
     def is_clean(self) -> bool:
         """True if the self-check of the partition had no findings."""
         return not self.findings
 
     def to_dict(self) -> JsonObject:
         """Return the report for JSON."""
-        used = dict(self.usage)
         return {
             "jobs": attributes(self, ("submitted", "started", "rejected", "still_waiting", "most_waiting")),
             **attributes(self, ("decisions", "end_time")),
             "waiting": self.waiting.to_dict(),
             "logged_waiting": to_json(self.logged),
             "utilization": to_json(self.utilization),
-            "usage_correlation": None if self.usage_correlation is None else round(self.usage_correlation, 4),
-            "users": [{"user": name, "used": used.get(name, 0), **waiting.to_dict()} for name, waiting in self.users],
+            "users": [{"user": name, **waiting.to_dict()} for name, waiting in self.users],
             "groups": [{"group": name, **waiting.to_dict()} for name, waiting in self.groups],
             **attributes(self, ("limits", "rejections", "reclaims", "budgets")),
             "verify": {"clean": self.is_clean, "findings": list(self.findings)},
         }
-
-
-def _rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Return the rank correlation (Spearman) of pairs of values, from -1 to 1; None if it is not defined."""
-    try:
-        return correlation(*(_ranks([pair[side] for pair in pairs]) for side in (0, 1)))
-    except StatisticsError:
-        return None
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Return the ranks of values, from 1; equal values have the mean of their ranks."""
-    ordered = sorted(values)
-    return [(bisect_left(ordered, value) + bisect_right(ordered, value) + 1) / 2 for value in values]
-
-
-_NOTHING = WaitingTime.of(())
 
 
 @final
@@ -361,7 +329,7 @@ class ReplayComparison:
         names = {name: None for side in sides for name in side}
         found = []
         for name in names:
-            waits = tuple(side.get(name, _NOTHING) for side in sides)
+            waits = tuple(side.get(name, WaitingTime.of(())) for side in sides)
             changes = tuple(round(one.mean - waits[0].mean, 3) for one in waits)
             found.append(WaitingComparison(name, waits, changes))
         return tuple(sorted(found, key=_impact))
@@ -370,13 +338,12 @@ class ReplayComparison:
     def limits(self) -> tuple[LimitComparison, ...]:
         """The limits that delayed jobs in any replay, those that delayed them longest in one of them first."""
         sides = [{limit.key: limit for limit in report.limits} for report in self.reports.values()]
-        keys = {key: None for side in sides for key in side}
+        keys = {key: None for side in sides for key, limit in side.items() if limit.delayed_seconds}
         found = []
         for key in keys:
             limits = [side.get(key) for side in sides]
             figures = ((one.limit, one.delayed_jobs, one.delayed_seconds) if one else (None, 0, 0) for one in limits)
-            if any(one and one.delayed_seconds for one in limits):
-                found.append(LimitComparison(*key, *zip(*figures, strict=True)))
+            found.append(LimitComparison(*key, *zip(*figures, strict=True)))
         return tuple(sorted(found, key=lambda one: (-max(one.delayed_seconds), one.queue_path, str(one.kind))))
 
     def to_dict(self) -> JsonObject:

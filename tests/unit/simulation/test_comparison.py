@@ -1,14 +1,11 @@
-"""Comparing replays: who gains and loses, limits that differ, and the rank correlation."""
+"""Comparing replays: who gains and loses, and limits that differ."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from ugm import Resource, UserGroup, parse_config
 from ugm.simulation import Job, ReplayComparison, simulate
-from ugm.simulation.report import _rank_correlation as rank_correlation
 
 ONE_CORE = "partitions: [{queues: [{name: a, resources: {max: {vcore: CORES}}}]}]"
 
@@ -41,18 +38,3 @@ def test_changes() -> None:
     other = ReplayComparison({"1 cores": one, "none": replace(one, users=(), limits=())})
     assert [waits.jobs for waits in other.users[0].waiting] == [1, 0]
     assert other.limits[0].limits == (1000, None)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "expected"),
-    [
-        ([], None),
-        ([(1, 1)], None),
-        ([(1, 5), (2, 5)], None),
-        ([(1, 9), (2, 4), (3, 1)], -1.0),
-        ([(1, 1), (2, 2), (2, 3), (4, 100)], pytest.approx(0.948683)),
-    ],
-)
-def test_rank_correlation(pairs: list[tuple[float, float]], expected: float | None) -> None:
-    """It depends on the order of the values alone; equal values share their ranks."""
-    assert rank_correlation(pairs) == expected

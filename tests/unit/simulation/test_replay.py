@@ -339,14 +339,12 @@ def test_shares_decide() -> None:
     assert turns("share", shares) == [109, 118, 97]
 
 
-def test_usage_and_utilization() -> None:
-    """The report has the use of the cluster, the usage of each user, and the waits of the log."""
+def test_utilization() -> None:
+    """The report has the use of the cluster, and the waits of the log."""
     jobs = [job(1, 10, 100), replace(by(BOB, job(2, 10, 50, 3)), logged_wait=7), job(3, 160, 50)]
     report = simulate(jobs, limited(), cluster=Resource(vcore=4))
     [use] = report.utilization
 
     assert (use.area, use.seconds, use.mean, use.share) == (300, 200, 1.5, 0.375)
-    assert report.usage == (("bob", 150), ("sue", 150))
     assert report.logged == WaitingTime.of([7])
-    assert report.usage_correlation is None
     assert simulate([job(1, 0, 1)], limited()).utilization[0].share is None

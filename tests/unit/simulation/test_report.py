@@ -49,7 +49,6 @@ REPORT = Report(
 FULL = replace(
     REPORT,
     logged=WaitingTime.of([5]),
-    usage=(("eve", 1000), ("sue", 5000)),
     utilization=(ResourceUse("vcore", 6000, 100, 600), ResourceUse("gpu", 100, 100, None)),
 )
 
@@ -82,10 +81,9 @@ def test_json() -> None:
             {"resource": "vcore", "area": 6000, "seconds": 100, "available": 600, "mean": 60.0, "share": 0.1},
             {"resource": "gpu", "area": 100, "seconds": 100, "available": None, "mean": 1.0, "share": None},
         ],
-        "usage_correlation": 1.0,
         "users": [
-            {"user": "sue", "used": 5000, **waiting},
-            {"user": "eve", "used": 1000, "jobs": 1, "delayed": 0, "total": 0, "p95": 0, "max": 0, "mean": 0.0},
+            {"user": "sue", **waiting},
+            {"user": "eve", "jobs": 1, "delayed": 0, "total": 0, "p95": 0, "max": 0, "mean": 0.0},
         ],
         "groups": [{"group": "dev", **waiting}],
         "limits": [LIMIT_JSON],

@@ -166,12 +166,7 @@ def _distance(limit: LimitSummary) -> tuple[bool, float]:
 def _comparison(
     compared: ReplayComparison, recorders: Sequence[Recorder], start: int | None
 ) -> Iterator[tuple[str, str, Markup]]:
-    note = (
-        "“Usage and wait” is the rank correlation of the usage and the mean wait over all users: with +1, the users "
-        "that use most wait longest."
-    )
-    figures = _rows("Figures of every replay", *comparison_figures(compared))
-    yield "summary", "Summary", joined(figures, element("p", note, class_="note"))
+    yield "summary", "Summary", _rows("Figures of every replay", *comparison_figures(compared))
     yield "time", "Waiting and running jobs over time", _compared_plots(compared, recorders, start)
     for one in comparison_sections(compared):
         yield one.name, one.heading, _content(one)

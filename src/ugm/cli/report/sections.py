@@ -185,7 +185,6 @@ def comparison_figures(compared: ReplayComparison) -> tuple[list[Column], list[t
         ("longest wait", *(brief_time(one.waiting.max) for one in reports)),
         ("most waiting", *(f"{one.most_waiting:,}" for one in reports)),
         *_utilization_rows(reports),
-        ("usage and wait", *(_correlation(one) for one in reports)),
         ("self-check", *("clean" if one.is_clean else "findings" for one in reports)),
     ]
     if any(one.logged for one in reports):
@@ -205,11 +204,6 @@ def _in_use(use: ResourceUse | None) -> str:
     if use is None:
         return ""
     return brief_amount(use.resource, round(use.mean)) if use.share is None else percent(use.share)
-
-
-def _correlation(report: Report) -> str:
-    found = report.usage_correlation
-    return "" if found is None else f"{found:+.2f}"
 
 
 def _changed_wait(number: int, one: WaitingComparison) -> str:
