@@ -14,8 +14,8 @@ that lasted for 0 seconds, because a job of 0 seconds is charged to the limits.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, final
@@ -30,9 +30,6 @@ COLUMNS: Final = 960
 
 #: Common widths in seconds, each a divisor of the next; after the last, widths double.
 _WIDTHS: Final = (1, 2, 10, 30, 60, 120, 600, 1800, 3600, 7200, 21600, 43200, 86400)
-
-#: Larger than every amount.
-_NEVER: Final = float("inf")
 
 
 def fitting(end: int, columns: int = COLUMNS, width: int = 1) -> int:
@@ -58,13 +55,9 @@ class Envelope(NamedTuple):
     #: The sum of amounts times seconds, exact; the mean is the quotient of this and the seconds.
     area: tuple[int, ...]
 
-    def seconds(self, column: int) -> int:
-        """Return the number of seconds in a column."""
-        return min(self.width, self.end - column * self.width)
-
     def means(self) -> tuple[float, ...]:
         """Return the mean of each column; for a last column of 0 seconds, the amount at its start."""
-        lasting = map(self.seconds, range(len(self.area)))
+        lasting = (min(self.width, self.end - column * self.width) for column in range(len(self.area)))
         return tuple(
             area / seconds if seconds else low for area, seconds, low in zip(self.area, lasting, self.low, strict=True)
         )
@@ -72,26 +65,16 @@ class Envelope(NamedTuple):
     def merged(self, columns: int) -> Envelope:
         """Merge columns, so that at most *columns* are left."""
         width = fitting(self.end, columns, self.width)
-        lasting = self.low if self.seconds(len(self.low) - 1) else (*self.low[:-1], _NEVER)
-        low, high, area = _merged(width // self.width, lasting, self.high, self.area)
-        return Envelope(width, self.end, _lowest(low, self.low[-1]), tuple(high), tuple(area))
+        ratio = width // self.width
+        # A last column of 0 seconds counts for the lowest amount only if it stays alone.
+        low = _merged(min, self.low[: -(-self.end // self.width)], ratio)
+        high, area = _merged(max, self.high, ratio), _merged(sum, self.area, ratio)
+        return Envelope(width, self.end, (*low, self.low[-1])[: len(high)], tuple(high), tuple(area))
 
 
-def _merged(
-    ratio: int, low: Sequence[float], high: Sequence[int], area: Sequence[int]
-) -> tuple[list[float], list[int], list[int]]:
-    """Merge columns into wider ones."""
-    starts = range(0, len(low), ratio)
-    return (
-        [min(low[start : start + ratio]) for start in starts],
-        [max(high[start : start + ratio]) for start in starts],
-        [sum(area[start : start + ratio]) for start in starts],
-    )
-
-
-def _lowest(low: Sequence[float], last: int) -> tuple[int, ...]:
-    """Return the lowest amounts of columns; *last* for a last column of 0 seconds."""
-    return tuple(last if amount == _NEVER else int(amount) for amount in low)
+def _merged(merge: Callable[[Sequence[int]], int], amounts: Sequence[int], ratio: int) -> list[int]:
+    """Merge the amounts of columns into those of wider columns."""
+    return [merge(amounts[start : start + ratio]) for start in range(0, len(amounts), ratio)]
 
 
 @final
@@ -109,12 +92,12 @@ class Trace:
     #: The maximum number of columns, and their width in seconds.
     columns: int = COLUMNS
     _width: int = 1
-    #: Of each column, up to that of the second `_since`; the lowest amount is `_NEVER` if none has lasted for a second.
-    _low: list[float] = field(default_factory=lambda: [_NEVER])
+    #: Of each column, up to that of the second `_since`; the lowest amount only if one has lasted for a second.
+    _low: list[int] = field(default_factory=list)
     _high: list[int] = field(default_factory=lambda: [0])
     _area: list[int] = field(default_factory=lambda: [0])
     #: The current amount, and the second up to which it is in the columns.
-    _value: int = 0
+    value: int = 0
     _since: int = 0
 
     def set(self, now: int, value: int) -> None:
@@ -122,28 +105,30 @@ class Trace:
         if now != self._since:
             self._continue(now)
         self._high[-1] = max(self._high[-1], value)
-        self._value = value
+        self.value = value
 
     def _continue(self, now: int) -> None:
         """Count the current amount up to the second *now*."""
         self._widen(fitting(now, self.columns, self._width))
-        width, value = self._width, self._value
+        width, value = self._width, self.value
         while self._since < now:
-            end = len(self._low) * width
+            end = len(self._high) * width
             seconds = min(now, end) - self._since
+            if len(self._low) < len(self._high):
+                self._low.append(value)
             self._low[-1] = min(self._low[-1], value)
             self._high[-1] = max(self._high[-1], value)
             self._area[-1] += value * seconds
             self._since += seconds
             if self._since == end:
-                self._low.append(_NEVER)
                 self._high.append(0)
                 self._area.append(0)
 
     def _widen(self, width: int) -> None:
         if width > self._width:
-            self._low, self._high, self._area = _merged(width // self._width, self._low, self._high, self._area)
-            self._width = width
+            ratio, self._width = width // self._width, width
+            self._low, self._high = _merged(min, self._low, ratio), _merged(max, self._high, ratio)
+            self._area = _merged(sum, self._area, ratio)
 
     def envelope(self, width: int, end: int) -> Envelope:
         """End the recording at the second *end*, which must not be before the last call of `set`; return the envelope.
@@ -152,9 +137,10 @@ class Trace:
             width: the width of the columns, a result of `fitting` for *end*.
             end: the last second.
         """
-        self.set(end, self._value)
+        self.set(end, self.value)
         self._widen(width)
-        return Envelope(width, end, _lowest(self._low, self._value), tuple(self._high), tuple(self._area))
+        low = (*self._low, self.value)[: len(self._high)]
+        return Envelope(width, end, low, tuple(self._high), tuple(self._area))
 
 
 @final
@@ -180,7 +166,6 @@ class Recorder:
     _running: Trace = field(default_factory=Trace, init=False)
     _waiting: Trace = field(default_factory=Trace, init=False)
     #: The usage of all running jobs by resource.
-    _in_use: Counter[str] = field(default_factory=Counter, init=False)
     _totals: defaultdict[str, Trace] = field(default_factory=partial(defaultdict, Trace), init=False)
     #: In the order of first use.
     _usage: defaultdict[Gauge, Trace] = field(default_factory=partial(defaultdict, Trace), init=False)
@@ -225,8 +210,8 @@ class Recorder:
         for gauge, _ in job_class.gauges:
             self._usage[gauge].set(second, gauge.used)
         for resource, amount in job_class.usage.items():
-            self._in_use[resource] += jobs * amount
-            self._totals[resource].set(second, self._in_use[resource])
+            trace = self._totals[resource]
+            trace.set(second, trace.value + jobs * amount)
 
     def record_counts(self, now: int, running: int, waiting: int) -> None:
         """Record the numbers of running and waiting jobs."""
