@@ -151,11 +151,12 @@ def simulate(
 
 
 class RunningJob(NamedTuple):
-    """A running job."""
+    """A running job; the next one to end is the smallest."""
 
     end: int
-    #: The number of its start.
+    #: The number of its start, which no other one has.
     number: int
+    application_id: str
     began: int
     job: Job
     job_class: JobClass
@@ -216,8 +217,8 @@ class Replay:
         #: The jobs by application id. The waiting ones are pending in the partition.
         self.running: Final[dict[str, RunningJob]] = {}
         self.waiting: Final[dict[str, WaitingJob]] = {}
-        #: A heap of ends, also former ones of evicted jobs, each with the number of the start.
-        self._ends: Final[list[tuple[int, int, str]]] = []
+        #: A heap of the running jobs, and of evicted ones.
+        self._ends: Final[list[RunningJob]] = []
         self._starts = 0
         #: The number of decisions of the partition.
         self._decisions = 0
@@ -250,24 +251,19 @@ class Replay:
             if self._next_job is not None:
                 submission = max(self._next_job.submit_time, self.now)
             second = min(end, change, submission)
-            if second > last or (submission is NEVER and not self.running and self._is_over(second)):
+            # If no job runs or will be submitted, only a change of limits can start a waiting job.
+            is_idle = submission is NEVER and not self.running
+            if second > last or (is_idle and (not self.waiting or second - self._last_event >= _PATIENCE)):
                 break
             self._go_to(second, is_end=second == end, is_change=second == change)
         if until is not None:
             self._timeline.now = max(self.now, until)
 
-    def _is_over(self, second: int) -> bool:
-        """Return whether no job will start, not even at the next second at which limits change."""
-        return not self.waiting or second - self._last_event >= _PATIENCE
-
     def _next_end(self) -> int:
-        ends, running = self._ends, self.running
-        while ends:
-            end, number, name = ends[0]
-            if name in running and running[name].number == number:
-                return end
+        ends = self._ends
+        while ends and self.running.get(ends[0].application_id) is not ends[0]:
             heappop(ends)
-        return NEVER
+        return ends[0].end if ends else NEVER
 
     def _next_change(self) -> int:
         """Return the second at which limits change, budgets are renewed or a job may preempt, if that may matter."""
@@ -288,7 +284,7 @@ class Replay:
         self._timeline.now = second
         if is_end or is_change:
             while self._next_end() == second:
-                name = heappop(self._ends)[2]
+                name = heappop(self._ends).application_id
                 self.partition.remove(name)
                 self._end(name)
             self._start_waiting()
@@ -333,15 +329,14 @@ class Replay:
             self._counters.reject(job, job.queue, None, f"no queue: {'; '.join(map(str, placement.trials))}")
             return
         job_class = self._class_of(placement.queue_path, job, job.usage)
-        if job_class.never:
-            self._reject(job, job_class, job_class.never)
-            return
         # Jobs of one class get equal answers.
-        decision = None if job_class.waiting else self._allocate(name, job_class)
+        decision = None if job_class.waiting or job_class.never else self._allocate(name, job_class)
         if decision:
             self._start(job, job_class)
-        elif decision is not None and not all(one.can_wait for one in decision.violations):
+            return
+        if decision is not None:
             job_class.never = tuple(one for one in decision.violations if not one.can_wait)
+        if job_class.never:
             self._reject(job, job_class, job_class.never)
         else:
             self._wait(job, job_class, decision)
@@ -372,9 +367,9 @@ class Replay:
             # Amounts of any variant are assigned now.
             job_class = self._class_of(job_class.queue_path, job, held.usage)
         self._starts += 1
-        running = RunningJob(self.now + job.run_time, self._starts, self.now, job, job_class)
+        running = RunningJob(self.now + job.run_time, self._starts, name, self.now, job, job_class)
         self.running[name] = running
-        heappush(self._ends, (running.end, running.number, name))
+        heappush(self._ends, running)
         self._change_usage(job_class, 1)
         if name in self._evicted:
             self._evicted.remove(name)
@@ -493,7 +488,7 @@ class Replay:
         since = self._timeline.second() - (self.now - self.waiting[name].since)
         plan = self.partition.plan_preemption(request, since=since)
         if plan.due is not None:
-            self._due[name] = self._timeline.second_of(plan.due)
+            self._due[name] = plan.due - self._timeline.start
         victims = self.partition.carry_out(plan) if plan else ()
         for victim in victims:
             self.partition.release(victim)

@@ -6,6 +6,7 @@ in which period. It reads the accounts in the last second before a period ends, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -48,7 +49,7 @@ class Timeline:
         RequestError: no calendar has the start.
     """
 
-    __slots__ = ("_calendars", "_schedule", "_start", "config", "has_budgets", "next_change", "now")
+    __slots__ = ("_calendars", "_schedule", "config", "has_budgets", "is_scheduled", "next_change", "now", "start")
 
     #: The next second of the workload at which limits may change or budgets are renewed; `NEVER` or later for none.
     next_change: int
@@ -61,23 +62,16 @@ class Timeline:
         periods = {(budget.period, budget.zone) for budget in budgets if budget.period is not Period.NONE}
         self._calendars: Final = [calendar_of(period, zone) for period, zone in sorted(periods)]
         self._schedule: Final = ConfigSchedule.compile(config)
-        self._start: Final = start
+        #: Whether limits change by a schedule.
+        self.is_scheduled: Final = self._schedule is not None
+        self.start: Final = start
         #: In seconds since the start of the workload.
         self.now: int = 0
         self.find_next_change()
 
-    @property
-    def is_scheduled(self) -> bool:
-        """True if limits change by a schedule."""
-        return self._schedule is not None
-
     def second(self) -> int:
         """Return the time, in seconds since 1970."""
-        return min(self._start + self.now, LAST_SECOND)
-
-    def second_of(self, now: int) -> int:
-        """Return the second of the workload of a second since 1970."""
-        return now - self._start
+        return min(self.start + self.now, LAST_SECOND)
 
     def find_next_change(self) -> None:
         """Find the first change after the current second."""
@@ -87,17 +81,7 @@ class Timeline:
             changes.append(self._schedule.next_change(second))
         found = min(changes, default=NEVER)
         # The clock stops at the last second, so a later change never comes.
-        self.next_change = NEVER if found > LAST_SECOND else found - self._start
-
-
-@dataclass(slots=True)
-class _Denials:
-    """The denials of one account in the current period."""
-
-    #: The second of the first one.
-    first: int
-    #: The delayed jobs that have arrived in this period.
-    jobs: int = 0
+        self.next_change = NEVER if found > LAST_SECOND else found - self.start
 
 
 @final
@@ -108,22 +92,24 @@ class BudgetLog:
     partition: AbstractPartition
     timeline: Timeline
     _uses: list[BudgetUse] = field(default_factory=list)
-    _denials: dict[_AccountKey, _Denials] = field(default_factory=dict)
+    #: The second of the first denial in the current period.
+    _ran_out: dict[_AccountKey, int] = field(default_factory=dict)
+    #: The delayed jobs that have arrived in this period.
+    _delayed: Counter[_AccountKey] = field(default_factory=Counter)
 
     def deny(self, violations: Iterable[Violation]) -> None:
         """Note the time of a denial."""
         for one in violations:
             if one.kind == BUDGET:
-                self._denials_of(one.name, one.limit_name, one.resource)
+                self._ran_out.setdefault((one.name, one.limit_name, one.resource or ""), self.timeline.now)
 
     def count(self, gauge: Gauge) -> None:
         """Count a job that arrives and is delayed by a limit."""
         kind, _, budget, resource = gauge.configured.key
         if kind == BUDGET:
-            self._denials_of(budget, gauge.name, resource).jobs += 1
-
-    def _denials_of(self, budget: str, owner: str, resource: str | None) -> _Denials:
-        return self._denials.setdefault((budget, owner, resource or ""), _Denials(self.timeline.now))
+            account = budget, gauge.name, resource or ""
+            self._ran_out.setdefault(account, self.timeline.now)
+            self._delayed[account] += 1
 
     def close_periods(self) -> None:
         """Record the accounts that are renewed in the next second."""
@@ -139,11 +125,11 @@ class BudgetLog:
         return tuple(sorted(self._uses, key=_rank))
 
     def _record(self, account: AccountState, end: int | None) -> None:
-        denials = self._denials.pop((account.budget, account.owner, account.resource), None)
-        if account.settled or denials is not None:
+        key = account.budget, account.owner, account.resource
+        ran_out, delayed = self._ran_out.pop(key, None), self._delayed.pop(key, 0)
+        if account.settled or ran_out is not None:
             of_account: dict[str, Any] = {name: getattr(account, name) for name in _OF_ACCOUNT}
-            first, jobs = (None, 0) if denials is None else (denials.first, denials.jobs)
-            self._uses.append(BudgetUse(**of_account, end=end, ran_out=first, denied_jobs=jobs))
+            self._uses.append(BudgetUse(**of_account, end=end, ran_out=ran_out, denied_jobs=delayed))
 
 
 def _rank(use: BudgetUse) -> tuple[object, ...]:
