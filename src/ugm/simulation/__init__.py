@@ -7,24 +7,13 @@
 The command ``ugm simulate`` does this and shows the report.
 """
 
-from ugm.simulation import report
+from ugm.simulation import report, workload
 from ugm.simulation.orders import JobOrderName
 from ugm.simulation.recorder import Envelope, Recorder
 from ugm.simulation.replay import simulate
 from ugm.simulation.report import *  # noqa: F403 - all rows of a report, listed once
-from ugm.simulation.workload import Job, JobMapping, SwfHeader, SwfRecord, WorkloadError, parse_swf, read_swf
+from ugm.simulation.workload import *  # noqa: F403 - jobs and the reader of logs, listed once
 
-__all__ = [
-    "Envelope",
-    "Job",
-    "JobMapping",
-    "JobOrderName",
-    "Recorder",
-    "SwfHeader",
-    "SwfRecord",
-    "WorkloadError",
-    "parse_swf",
-    "read_swf",
-    "simulate",
-]
+__all__ = ["Envelope", "JobOrderName", "Recorder", "simulate"]
 __all__ += report.__all__
+__all__ += workload.__all__

@@ -22,6 +22,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BufferedReader
@@ -41,8 +42,6 @@ from ugm.identity import ROOT, UserGroup, canonical_path
 from ugm.resources import MEMORY, Resource
 
 __all__ = [
-    "DEFAULT_AMOUNTS",
-    "DEFAULT_PREFIXES",
     "Job",
     "JobMapping",
     "NameField",
@@ -80,9 +79,10 @@ class WorkloadError(UgmError, ValueError):
         return printable(f"{place}: {self.reason}")
 
 
-#: The types of the fields of a job, and the lowest values of its times.
+#: The types of the fields of a job, and the lowest values of its times, of which some may be unknown.
 _TYPES: Final = (("number", int), ("queue", str), ("user", UserGroup), ("usage", Resource), ("tags", Mapping))
-_LOWEST_TIMES: Final = (("submit_time", 0), ("run_time", 0), ("requested_time", 1))
+_LOWEST_TIMES: Final = {"submit_time": 0, "run_time": 0, "requested_time": 1, "logged_wait": 0}
+_OPTIONAL_TIMES: Final = frozenset({"requested_time", "logged_wait"})
 
 
 @final
@@ -114,13 +114,10 @@ class Job:
     def __post_init__(self) -> None:
         for name, kind in _TYPES:
             require_instance(name, getattr(self, name), kind)
-        if self.logged_wait is not None:
-            require_instance("logged_wait", self.logged_wait, int)
-        for name, lowest in _LOWEST_TIMES:
+        for name, lowest in _LOWEST_TIMES.items():
             time = getattr(self, name)
-            if time is None and name == "requested_time":
-                continue
-            if type(time) is not int or not lowest <= time <= MAX_SECONDS:
+            is_unknown = time is None and name in _OPTIONAL_TIMES
+            if not is_unknown and (type(time) is not int or not lowest <= time <= MAX_SECONDS):
                 raise RequestError(name, time, f"expected a number of seconds from {lowest} to {MAX_SECONDS}")
 
     @property
@@ -188,14 +185,12 @@ class SwfRecord(NamedTuple):
 
 
 @final
+@dataclass(slots=True)
 class SwfHeader:
     """The comments at the start of a workload file, as far as a replay needs them."""
 
-    __slots__ = ("start_time",)
-
-    def __init__(self) -> None:
-        #: The second since 1970 at which the log begins; None if it has no such comment.
-        self.start_time: int | None = None
+    #: The second since 1970 at which the log begins; None if it has no such comment.
+    start_time: int | None = None
 
     def read(self, line: str) -> None:
         """Read a comment.
@@ -264,36 +259,25 @@ def _parse_line(line: str, name: str, line_number: int) -> SwfRecord:
     texts = line.split()
     if len(texts) != len(SwfRecord._fields):
         raise WorkloadError(name, line_number, f"expected {len(SwfRecord._fields)} fields, found {len(texts)}")
-    try:
+    with suppress(ValueError):
         record = SwfRecord._make(map(int, texts))
-        is_valid = (
-            _NUMBERS.fullmatch(line)
-            and min(record) >= UNKNOWN
-            and max(record) <= MAX_SECONDS
-            and min(record.number, record.submit_time) >= 0
-        )
-    except ValueError:
-        is_valid = False
-    if not is_valid:
-        values = [
-            _number(column, text, name, line_number) for column, text in zip(SwfRecord._fields, texts, strict=True)
-        ]
-        record = SwfRecord._make(values)
-    return record
+        is_known = min(record.number, record.submit_time) >= 0
+        if is_known and min(record) >= UNKNOWN and max(record) <= MAX_SECONDS and _NUMBERS.fullmatch(line):
+            return record
+    # Few lines have decimals, numbers larger than a time, or an error.
+    fields = zip(SwfRecord._fields, texts, strict=True)
+    return SwfRecord._make([_number(column, text, name, line_number) for column, text in fields])
 
 
 def _number(column: str, text: str, name: str, line_number: int) -> float:
     lowest = 0 if column in _KNOWN else UNKNOWN
     highest = MAX_SECONDS if column in _TIMES else _MAX_NUMBER
-    try:
+    with suppress(ValueError):
         value = float(text) if column == "cpu_time" else int(text)
-    except ValueError:
-        value = None
-    if value is None or not _NUMBERS.fullmatch(text) or not lowest <= value <= highest:
-        kind = "number" if column == "cpu_time" else "whole number"
-        reason = f"{column} is {text!r}, expected a {kind} from {lowest} to {highest}"
-        raise WorkloadError(name, line_number, reason)
-    return value
+        if _NUMBERS.fullmatch(text) and lowest <= value <= highest:
+            return value
+    kind = "number" if column == "cpu_time" else "whole number"
+    raise WorkloadError(name, line_number, f"{column} is {text!r}, expected a {kind} from {lowest} to {highest}")
 
 
 # The mapping to jobs
@@ -302,7 +286,7 @@ def _number(column: str, text: str, name: str, line_number: int) -> float:
 NameField = Literal["user", "group", "executable", "queue", "partition"]
 
 #: The prefix of each field. The partition of a log is called a site, to distinguish it from that of a configuration.
-DEFAULT_PREFIXES: Final[Mapping[NameField, str]] = MappingProxyType(
+_PREFIXES: Final[Mapping[NameField, str]] = MappingProxyType(
     {"user": "user", "group": "group", "executable": "executable", "queue": "queue", "partition": "site"}
 )
 
@@ -311,7 +295,7 @@ _REMEMBERED_SIZES: Final = 1024
 
 _KIB: Final = 2**10
 #: The amounts of jobs per processor, in base units.
-DEFAULT_AMOUNTS: Final = Resource(vcore=1000, memory=2 * 2**30)
+_AMOUNTS: Final = Resource(vcore=1000, memory=2 * 2**30)
 #: The user of jobs with an unknown user. If the group of a job is unknown, its user has no groups.
 _UNKNOWN_USER: Final = "unknown"
 
@@ -335,7 +319,7 @@ class JobMapping:
     queue_levels: tuple[NameField, ...] = ("partition", "queue")
     #: The requested queue of jobs for which all these fields are unknown; empty for none.
     default_queue: str = "default"
-    #: Prefixes that replace those of `DEFAULT_PREFIXES`.
+    #: The prefixes of names, by default the name of the field, and ``site`` for the partition.
     prefixes: Mapping[NameField, str] = field(default_factory=dict)
     #: The tags of each job, with the field whose name each has; a tag is omitted if the field is unknown. Quota models
     #: and placement rules read them.
@@ -386,26 +370,20 @@ class JobMapping:
             yield Job(record.number, record.submit_time, run_time, queue, user, usage, tags, wait, requested)
 
     def _user(self, user: int, group: int) -> UserGroup:
-        name = _UNKNOWN_USER if user == UNKNOWN else self._name("user", user)
-        groups = () if group == UNKNOWN else (self._name("group", group),)
-        return UserGroup(name, groups)
+        groups = filter(None, [self._name("group", group)])
+        return UserGroup(self._name("user", user) or _UNKNOWN_USER, tuple(groups))
 
     def _queue(self, *numbers: int) -> str:
-        known = [
-            self._name(level, number)
-            for level, number in zip(self.queue_levels, numbers, strict=True)
-            if number != UNKNOWN
-        ]
-        if not known and not self.default_queue:
-            return ""
-        return canonical_path(".".join([ROOT, *(known or [self.default_queue])]))
+        path = [*filter(None, map(self._name, self.queue_levels, numbers))] or [*filter(None, [self.default_queue])]
+        return canonical_path(".".join([ROOT, *path])) if path else ""
 
     def _tags(self, *numbers: int) -> Mapping[str, str]:
-        known = zip(self.tags.items(), numbers, strict=True)
-        return {tag: self._name(level, number) for (tag, level), number in known if number != UNKNOWN}
+        names = zip(self.tags, map(self._name, self.tags.values(), numbers), strict=True)
+        return {tag: name for tag, name in names if name is not None}
 
-    def _name(self, level: NameField, number: int) -> str:
-        return f"{self.prefixes.get(level, DEFAULT_PREFIXES[level])}{number}"
+    def _name(self, level: NameField, number: int) -> str | None:
+        """Return the name for a number of a field; None if it is unknown."""
+        return None if number == UNKNOWN else f"{self.prefixes.get(level, _PREFIXES[level])}{number}"
 
     @staticmethod
     def _size(record: SwfRecord) -> tuple[int, int]:
@@ -414,15 +392,13 @@ class JobMapping:
         return processors, record.memory if record.requested_memory == UNKNOWN else record.requested_memory
 
     def _requested_variants(self, record: SwfRecord) -> tuple[str, ...]:
-        names = {self._name(level, getattr(record, level)) for level in DEFAULT_PREFIXES}
-        found: dict[str, str] = {}
-        for name, variant in self.variants.items():
-            if name in names:
-                found.setdefault(family_name(variant), variant)
-        return tuple(found.values())
+        names = {self._name(level, getattr(record, level)) for level in _PREFIXES}
+        found = [variant for name, variant in self.variants.items() if name in names]
+        # The first one of each family replaces the later ones.
+        return tuple({family_name(variant): variant for variant in reversed(found)}.values())
 
     def _usage(self, processors: int, memory: int, variants: tuple[str, ...]) -> Resource:
-        each = {**DEFAULT_AMOUNTS, **self.per_processor}
+        each = {**_AMOUNTS, **self.per_processor}
         each |= {variant: each[family_name(variant)] for variant in variants}
         if memory != UNKNOWN:
             each[MEMORY] = memory * _KIB

@@ -93,6 +93,12 @@ def test_bad_times(times: tuple[int, int], said: str) -> None:
     assert said == str(caught.value)
 
 
+def test_bad_logged_wait() -> None:
+    """The waiting time of the log has the bounds of other times, so that it can be counted."""
+    with pytest.raises(RequestError, match="logged_wait 10000000001: expected a number"):
+        Job(1, 0, 0, "root.a", UserGroup("sue"), Resource(), logged_wait=10**10 + 1)
+
+
 def test_variants() -> None:
     """The first variant of each resource that names a field of the job counts, for all of its further amounts."""
     amounts, none = Resource({"gpu": 2, "card": 1}), Resource(vcore=0)
