@@ -272,8 +272,7 @@ class Replay:
             return NEVER
         if self._timeline.next_change <= self.now:
             self._timeline.find_next_change()
-        retries = (due for due in self._due.values() if due > self.now)
-        return min(self._timeline.next_change, min(retries, default=NEVER))
+        return min(self._timeline.next_change, *(due for due in self._due.values() if due > self.now), NEVER)
 
     def _go_to(self, second: int, *, is_end: bool, is_change: bool) -> None:
         """Let happen what happens first at the second of the next event."""
