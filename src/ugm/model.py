@@ -243,6 +243,7 @@ class Claim(NamedTuple):
 
     #: The id of the allocation; empty for a query.
     allocation_id: str
+    #: Empty for a query about a user in a queue.
     application_id: str
     usage: Resource
     queue_path: str

@@ -81,6 +81,18 @@ def test_resize_to_another_variant(partition: Partition) -> None:
     partition.verify()
 
 
+def test_waiting_for_different_variants(partition: Partition) -> None:
+    """A request for a free card is woken although an older one of its application waits for another model."""
+    for name, usage in (("a", A100), ("v", V100)):
+        assert partition.allocate(name, "any", Resource({next(iter(usage)): 10}))
+    for name, assign in (("first", A100), ("second", V100)):
+        assert partition.request(name, "models", Resource(gpu=1), assign=assign)
+    assert partition.wake() == ()
+    partition.release("v")
+
+    assert [one.allocation_id for one in partition.wake()] == ["second"]
+
+
 @pytest.mark.parametrize("config", [example(), parse_config(ELASTIC).partition()], ids=["queues", "elastic"])
 def test_both_guarantees_hold_in_every_order(config: PartitionConfig) -> None:
     """One team gets ten cards of any model and the other five of each, in every order of the requests."""

@@ -141,7 +141,7 @@ def test_verify_all_of_a_partition() -> None:
 
 
 def test_never_above_finds_both() -> None:
-    """Whoever uses or runs more than is allowed is named, users and groups."""
+    """Users and groups that use or run more than is allowed are named."""
     manager = Manager(partition({"root.a": [user("sue", memory=1), group("dev", applications=1)]}))
     for application in ("app-1", "app-2"):
         manager.adopt("root.a", application, ONE, SUE)

@@ -271,8 +271,9 @@ class SubjectQueries(AdmissionPart):
 
     def _row(self, application: Application, query: AllocationRequest) -> Allocation:
         # A query has no allocation and no node.
-        fields = "", application.row.application_id, query.usage, False, *query[4:7], None, None, *query[9:]
-        request = AllocationRequest._make(fields)
+        request = query._replace(
+            allocation_id="", application_id=application.row.application_id, placeholder=False, node=None, label=None
+        )
         row = allocation_of(request, AllocationState.HELD, self._admission.now([request], changes=False))
         return self._admission.assigned(application, row)
 

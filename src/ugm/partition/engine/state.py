@@ -205,8 +205,8 @@ class PartitionState(Ledger):
         for row in leaving:
             self.refund(row)
         holding = self.holding_of(application)
-        is_known = application.row.application_id in self.applications
-        found = holding.violations(self.vector(usage)) if is_known else holding.violations_of_start(usage)
+        is_running = application.holding is not None
+        found = holding.violations(self.vector(usage)) if is_running else holding.violations_of_start(usage)
         for row in leaving:
             self.charge(row)
         return found

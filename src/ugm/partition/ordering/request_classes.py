@@ -386,7 +386,8 @@ class RequestClasses:
         name = row.allocation_id
         # Quota models know more about a request than its usage.
         traits = (row.preemptible, row.duration) if self._models.may_deny else None
-        key = (*facts[1:5], application_id if facts.is_single else "", row.usage, row.priority, traits)
+        own = application_id if facts.is_single else ""
+        key = (*facts[1:5], own, row.usage, row.assign, row.priority, traits)
         found = self._classes.get(key) or RequestClass(key, row, facts.queue_path, self._untested)
         request = WaitingRequest(facts.number, self._state.tables.requests[name].number, row)
         self._by_id[name] = found, request
