@@ -302,6 +302,14 @@ def states_of(scene: Scene, operation: Operation) -> tuple[object, object]:
         return before, scene.state()
 
 
+def _interrupted(scene: Scene, operation: Operation, point: Point) -> tuple[Interruption, object]:
+    """Interrupt an operation at a point, and return what the scene shows then."""
+    interruption = Interruption(point)
+    interruption.run(lambda: operation(scene.partition))
+    assert not any(map(is_locked, scene.locks())), point
+    return interruption, scene.state()
+
+
 def interrupt(scene: Scene, operation: Operation, points: Iterable[Point]) -> int:
     """Interrupt an operation at some of its points, one at a time, and return how many interruptions there were."""
     before, after = states_of(scene, operation)
@@ -309,20 +317,16 @@ def interrupt(scene: Scene, operation: Operation, points: Iterable[Point]) -> in
     for point in points:
         if not left:
             scene.build()
-        interruption = Interruption(point)
-        interruption.run(lambda: operation(scene.partition))
-        if left and not (interruption.has_raised and scene.state() in (before, after)):
+        interruption, state = _interrupted(scene, operation, point)
+        if left and not (interruption.has_raised and state in (before, after)):
             # After an interruption, the allocations that were put back are the youngest, so others may be evicted.
             scene.close()
             scene.build()
             left = 0
-            interruption = Interruption(point)
-            interruption.run(lambda: operation(scene.partition))
+            interruption, state = _interrupted(scene, operation, point)
         assert interruption.has_raised, point
         # What is raised while a generator is closed, CPython reports, and goes on.
         assert interruption.has_arrived != interruption.was_swallowed, point
-        assert not any(map(is_locked, scene.locks())), point
-        state = scene.state()
         assert state in (before, after), point
         left = (left or scene.uses) - 1
         if state != before:
