@@ -256,6 +256,8 @@ class Claim(NamedTuple):
     preemptible: bool = True
     #: The second since 1970 at which its release is promised; None if nothing is promised. A pending claim has no end.
     until: int | None = None
+    #: The node that it runs on; None if it is unknown, as for a query. A pending claim has no node.
+    node: str | None = None
 
 
 class SetupViolation(Violation):

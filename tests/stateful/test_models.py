@@ -6,7 +6,8 @@ allocations. The store is closed and opened again between. One of the models fai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from hypothesis import settings
@@ -19,7 +20,7 @@ from support.examples import examples
 from support.failing_models import Fuse, ResettableFailing
 from support.partition_fixtures import BrokenError
 from support.quotatree_fixtures import document, manager_of
-from ugm import AllocationRequest, Claim, RequestError, Resource
+from ugm import AllocationRequest, Claim, RequestError, Resource, Violation
 from ugm.configuration import ElasticConfig, ElasticGroup, GroupSource
 from ugm.elastic import ElasticModel
 from ugm.model import QuotaModel
@@ -54,12 +55,52 @@ def forest_model() -> ForestModel:
     return ForestModel(manager_of(cores, memory, forest="all"), "all", groups_of)
 
 
+class NodesOfUsers:
+    """At most one node for each user, which also counts the pending requests."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all claims."""
+        self.held: Counter[tuple[str, str]] = Counter()
+        self.pending: Counter[str] = Counter()
+
+    def check(self, claim: Claim) -> Iterator[Violation]:
+        """Deny a second node."""
+        if any(user == claim.user.name and node != claim.node for user, node in self.held if claim.node):
+            yield Violation("nodes of user", claim.user.name, "", "", "node", 1, 1, 1)
+
+    def charge(self, claim: Claim) -> None:
+        """Count a claim."""
+        self.held.update([(claim.user.name, claim.node)] if claim.node else [])
+
+    def refund(self, claim: Claim) -> None:
+        """Count a claim no more."""
+        self.held -= Counter([(claim.user.name, claim.node or "")])
+
+    def add_pending(self, claim: Claim) -> None:
+        """Count a pending claim, whose node is open."""
+        assert claim.node is None
+        self.pending[claim.allocation_id] += 1
+
+    def remove_pending(self, claim: Claim) -> None:
+        """Count a pending claim no more."""
+        assert claim.node is None
+        self.pending -= Counter([claim.allocation_id])
+
+
 class ModelsMachine(StoreMachine):
-    """Users, groups, queues, elastic groups, a quota forest and a failing model."""
+    """Users, groups, queues, elastic groups, a quota forest, nodes of users, and a failing model."""
 
     def make_models(self) -> Sequence[QuotaModel]:
-        """Return an elastic quota, a forest, and a model that fails."""
-        return [ElasticModel.declared(ELASTIC), forest_model(), ResettableFailing(30, resource="memory")]
+        """Return an elastic quota, a forest, a model of nodes, and a model that fails."""
+        return [
+            ElasticModel.declared(ELASTIC),
+            forest_model(),
+            NodesOfUsers(),
+            ResettableFailing(30, resource="memory"),
+        ]
 
     @rule(request=drawn.ASKS, call=st.sampled_from(["check", "charge"]), is_after=st.booleans())
     def fail(self, request: AllocationRequest, call: str, *, is_after: bool) -> None:
@@ -77,11 +118,12 @@ class ModelsMachine(StoreMachine):
     @invariant()
     def models_agree(self) -> None:
         """Every model has the limits and the usage of a new one that is charged with all allocations."""
-        elastic, forest, failing = self.models
-        fresh_elastic, fresh_forest, fresh_failing = self.model.charged_models()
+        elastic, forest, nodes, failing = self.models
+        fresh_elastic, fresh_forest, fresh_nodes, fresh_failing = self.model.charged_models()
         for model, fresh in ((elastic, fresh_elastic), (forest, fresh_forest)):
             limits, expected = (list(cast("ElasticModel", one).all_limits()) for one in (model, fresh))
             assert limits == expected
+        assert vars(nodes) == vars(fresh_nodes)
         states = [cast("ResettableFailing", one).state() for one in (failing, fresh_failing)]
         assert states[0] == states[1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.partition_fixtures import BOB, SUE, changing_nothing, memory, partition_of, refused, started
-from ugm import Partition
+from ugm import Claim, Partition, Violation
 
 QUEUES = (
     "{name: p, resources: {max: {memory: 10}}, queues: [{name: a, maxapplications: 2}, {name: b, resources: {max:"
@@ -55,3 +55,25 @@ def test_replace_what_is_no_placeholder(partition: Partition) -> None:
     ]:
         with refused(partition, text):
             partition.replace(name, new, memory(1))
+
+
+class OneNode:
+    """A model that grants only on one node."""
+
+    def check(self, claim: Claim) -> list[Violation]:
+        """Deny another node."""
+        return [] if claim.node in {None, "n1"} else [Violation("node", "n1", "", "", "node", 1, 1, 1)]
+
+    def charge(self, claim: Claim) -> None:
+        """Count nothing."""
+
+    refund = charge
+
+
+def test_replace_on_another_node() -> None:
+    """Models check a replacement of the same size that runs on another node."""
+    partition = partition_of(models=[OneNode()])
+    started(partition, "a", 1)
+    assert partition.allocate("room", "a", memory(1), placeholder=True, node="n1")
+    assert not partition.replace("room", "real", memory(1), node="n2")
+    assert partition.replace("room", "real", memory(1))

@@ -495,7 +495,7 @@ def _takes_more(old: Claim, new: Claim) -> bool:
     """Return whether a claim that replaces another needs anything that was not granted."""
     if any(amount > 0 for amount in (new.usage - old.usage).values()):
         return True
-    return new[-3:] != old[-3:]
+    return new[6:] != old[6:]
 
 
 class AdmissionPart:

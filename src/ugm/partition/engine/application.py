@@ -64,6 +64,10 @@ __all__ = [
 ]
 
 
+_PENDING: Final = AllocationState.PENDING
+_TERMINATING: Final = AllocationState.TERMINATING
+
+
 class ApplicationState(StrEnum):
     """The state of an application."""
 
@@ -86,8 +90,10 @@ class ApplicationState(StrEnum):
 def claim_of(application: ApplicationRow, row: Allocation) -> Claim:
     """Return the claim of an allocation of an application."""
     application_id, user, path, _, tags, *_ = application
+    name, _, usage, state, _, priority, preemptible, until, _, node, *_ = row
+    node = None if state is _PENDING else node
     # `Claim(...)` takes twice as long.
-    return tuple.__new__(Claim, (row[0], application_id, row[2], path, user, tags, row[5], row[6], row[7]))
+    return tuple.__new__(Claim, (name, application_id, usage, path, user, tags, priority, preemptible, until, node))
 
 
 #: The group of an application that has never run; None means that it has no group.
@@ -218,8 +224,6 @@ class ApplicationInfo:
         return attributes(self, self.__slots__)
 
 
-_PENDING: Final = AllocationState.PENDING
-_TERMINATING: Final = AllocationState.TERMINATING
 #: The tables of which every change may concern everything.
 _OF_EVERYTHING: Final = ("node", "configuration", "budget")
 

@@ -92,8 +92,9 @@ def counts_pending(model: QuotaModel) -> bool:
 
 
 def pending_claim(claim: Claim, usage: Resource) -> Claim:
-    """Return a claim as it is while it is pending: without a promised end, and with open amounts."""
-    return claim if claim.until is None and usage is claim.usage else claim._replace(until=None, usage=usage)
+    """Return a claim as it is while it is pending: without a promised end or a node, and with open amounts."""
+    is_same = claim.until is None and claim.node is None and usage is claim.usage
+    return claim if is_same else claim._replace(until=None, node=None, usage=usage)
 
 
 class DeclaredModel(NamedTuple):
