@@ -37,7 +37,7 @@ from ugm.server.http.access import OriginGuard, Tokens, failure_response, requir
 from ugm.server.http.audit import AuditLog
 from ugm.server.http.dispatch import RequestDispatcher
 from ugm.server.http.payloads import ApiError, Payload, json_payload
-from ugm.server.http.requests import RequestBounds, error_response, payload_response, routing_error_response
+from ugm.server.http.requests import error_response, payload_response, routing_error_response
 from ugm.server.interface import operations
 from ugm.server.interface.route import PREFIX, YUNIKORN_PREFIX, Route, ServedPartition, ServerState
 from ugm.server.interface.schemas import description
@@ -47,8 +47,6 @@ from ugm.server.views.usage import earlier_changes
 from ugm.store.reader import StoreLocation
 
 if TYPE_CHECKING:
-    from starlette.types import Scope
-
     from ugm.service.protocol.status import ServiceStatus
 
 __all__ = ["ROUTES", "create_app"]
@@ -85,7 +83,6 @@ def create_app(  # noqa: PLR0913 - one for each option
     is_file_shared: bool = False,
     watch: float | None = None,
     metrics: Callable[[], tuple[bytes, str]] | None = None,
-    bounds: RequestBounds | None = None,
     allowed_hosts: Iterable[str] = (),
     clock: Callable[[], float] = time.time,
 ) -> Starlette:
@@ -111,7 +108,6 @@ def create_app(  # noqa: PLR0913 - one for each option
             An application that is mounted in another one does not watch the file.
         metrics: a function that returns the metrics as text and their media type, such as
             `ugm.server.metrics.collector.exposition`; None for no metrics.
-        bounds: the bounds of requests.
         allowed_hosts: names under which clients may reach the server, at any port, in addition to loopback names and
             the address at which it listens. Requests for other hosts are refused.
         clock: returns the time, in seconds since 1970.
@@ -126,7 +122,7 @@ def create_app(  # noqa: PLR0913 - one for each option
         if name not in partitions:
             raise RequestError(argument, name, "there is no such partition", "partition-unknown")
     tokens, allowed = Tokens(token, decide_token, read_only=read_only), require_hosts(allowed_hosts)
-    audit, limits = AuditLog(clock), bounds or RequestBounds()
+    audit = AuditLog(clock)
     configurations = Configurations(partitions, config_path, clock=clock, audit=audit, is_file_shared=is_file_shared)
     feeds = {name: live.LiveFeed(partition, clock) for name, partition in partitions.items()}
     served = {
@@ -157,19 +153,14 @@ def create_app(  # noqa: PLR0913 - one for each option
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    dispatcher = RequestDispatcher(state, tokens, audit, limits, clock)
+    dispatcher = RequestDispatcher(state, tokens, audit, clock)
     app = Starlette(
         routes=_paths(dispatcher, _metrics_endpoint(metrics, configurations)),
         exception_handlers={HTTPException: routing_error_response, Exception: failure_response},
         lifespan=lifespan,
     )
     app.add_middleware(GZipMiddleware, minimum_size=_LEAST_COMPRESSED, compresslevel=1)
-
-    def refuse(scope: Scope, code: str) -> None:
-        if scope["method"] not in ("GET", "HEAD"):
-            audit.write_rejection(scope, "anonymous", code)
-
-    app.add_middleware(OriginGuard, allowed=allowed, write_refusal=refuse)
+    app.add_middleware(OriginGuard, allowed=allowed, audit=audit)
     app.state.configurations = configurations
     app.state.feeds = list(feeds.values())
     app.state.server = state

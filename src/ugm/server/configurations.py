@@ -35,8 +35,6 @@ __all__ = ["Actor", "ConfigAttempt", "Configurations"]
 _MOST_ATTEMPTS: Final = 50
 #: The sources of changes that a server makes.
 _SOURCES: Final = ("file", "upload")
-#: The number of words of an author after the source.
-_AUTHOR_PARTS: Final = 2
 #: The number of differences of a partition, and of problems, that are kept of an attempt.
 _MOST_LINES: Final = 200
 
@@ -56,9 +54,9 @@ class Actor(NamedTuple):
     @classmethod
     def of_author(cls, author: str) -> tuple[str, Actor]:
         """Return the source and the actor of an `author`; any other text is the role of a program."""
-        source, *named = author.split(" ")
-        if source in _SOURCES and len(named) == _AUTHOR_PARTS:
-            return source, cls(named[1], named[0])
+        match author.split(" "):
+            case ["file" | "upload" as source, role, client]:
+                return source, cls(client, role)
         return "program", cls("local", author or "program")
 
 

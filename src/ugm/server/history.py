@@ -14,7 +14,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from threading import Lock
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.errors import RequestError
 from ugm.events import (
@@ -101,7 +101,7 @@ class History:
     'root.a'
     >>> for number in range(3):
     ...     denied = partition.allocate(f"app-{number}", "app", Resource(memory=2))
-    >>> [(record.kind, record.times) for record in history.records()]
+    >>> [(record.kind, record.times) for record in history.page().records]
     [('submitted', 1), ('denied', 3)]
     """
 
@@ -176,15 +176,6 @@ class History:
             newest, counts = self._newest, dict(sorted(self._counts.items()))
         newer = sorted((record for record in found if record.last > after), key=attrgetter("number"))
         return HistoryPage(newest, counts, tuple(newer if most is None else newer[max(0, len(newer) - most) :]))
-
-    def records(self, **selected: Any) -> tuple[Record, ...]:  # noqa: ANN401 - as for `page`
-        """Return the records of a `page`."""
-        return self.page(**selected).records
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of events of each kind, sorted by kind."""
-        with self._lock:
-            return dict(sorted(self._counts.items()))
 
     def denials(self) -> dict[tuple[str, str, str], int]:
         """Return the number of denials, by kind of limit, queue of the limit, and resource.

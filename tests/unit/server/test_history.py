@@ -42,9 +42,9 @@ def test_bounded_by_kind() -> None:
         partition.allocate(f"a-{number}", "app", Resource(memory=1))
         partition.release(f"a-{number}")
 
-    assert [record.kind for record in history.records()].count("allocated") == 3
-    assert [record.kind for record in history.records()].count("submitted") == 1
-    assert history.counts() == {"allocated": 10, "group_assigned": 1, "released": 10, "submitted": 1}
+    assert [record.kind for record in history.page().records].count("allocated") == 3
+    assert [record.kind for record in history.page().records].count("submitted") == 1
+    assert history.page().counts == {"allocated": 10, "group_assigned": 1, "released": 10, "submitted": 1}
 
 
 def test_equal_denials_are_counted() -> None:
@@ -54,7 +54,7 @@ def test_equal_denials_are_counted() -> None:
     for number in range(5):
         partition.allocate(f"a-{number}", "app", Resource(memory=3))
 
-    (record,) = history.records(kind="denied")
+    (record,) = history.page(kind="denied").records
 
     assert (record.times, record.number, record.last, record.first_at, record.last_at) == (5, 2, 6, 1, 5)
     assert isinstance(record.event, Denied)
@@ -69,8 +69,8 @@ def test_a_denial_that_was_pushed_out_is_listed_again() -> None:
     partition.allocate("a", "other", Resource(memory=3))
     for amount in (3, 4, 5, 6, 3):
         partition.allocate("a", "app", Resource(memory=amount))
-    records = history.records(kind="denied")
-    assert history.records(kind="denied", most=1) == records[-1:]
+    records = history.page(kind="denied").records
+    assert history.page(kind="denied", most=1).records == records[-1:]
 
     assert [record.number for record in records] == [6, 7, 8]
     assert [record.times for record in records] == [1, 1, 1]
@@ -81,12 +81,12 @@ def test_names_of_events() -> None:
     history = ticking()
     followed(history).add_node("node-1", Resource(memory=9))
 
-    (record,) = history.records(kind="node_changed")
+    (record,) = history.page(kind="node_changed").records
     shown = record.to_dict()
     assert record.kind == shown["event"] == "node_changed"
     assert json.loads(json.dumps(shown)) == shown
     assert {"number": 2, "last": 2, "times": 1}.items() <= shown.items()
-    assert history.counts()["node_changed"] == 1
+    assert history.page().counts["node_changed"] == 1
     (route,) = (route for route in ROUTES if route.name == "history")
     kind = next(one.type for one in msgspec.structs.fields(route.parameters) if one.name == "kind")
     names = list(get_args(get_args(kind)[0]))

@@ -34,11 +34,11 @@ class World:
         self.now = 110.0
         self.partition.submit("later", BOB, "root.a")
         self.partition.request("b-1", "later", Resource(memory=4))
-        eventually(lambda: history.counts().get("asked", 0) >= 1)
+        eventually(lambda: history.page().counts.get("asked", 0) >= 1)
         self.now = 120.0
         self.partition.request("s-1", "held-app", Resource(memory=3))
         self.partition.request("s-2", "held-app", Resource(memory=1))
-        eventually(lambda: history.counts().get("asked", 0) >= 3)
+        eventually(lambda: history.page().counts.get("asked", 0) >= 3)
         self.now = 130.0
         app = create_app({"default": self.partition}, history={"default": history}, clock=lambda: self.now)
         self.client = TestClient(app)

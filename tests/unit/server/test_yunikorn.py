@@ -244,7 +244,7 @@ def test_events_from_an_id() -> None:
     last = found.get(f"/ws/v1/events/batch?start={newest}").json()
     first = found.get("/ws/v1/events/batch?count=1").json()
 
-    assert len(everything["EventRecords"]) == sum(len(one.records()) for one in both.values())
+    assert len(everything["EventRecords"]) == sum(len(one.page().records) for one in both.values())
     assert first["EventRecords"][0]["eventChangeDetail"] == 203
     assert [event["message"].endswith("(2 times)") for event in last["EventRecords"]] == [True]
     assert first["InstanceUUID"] == last["InstanceUUID"]

@@ -403,7 +403,7 @@ def events(
 def _records(server: ServerState) -> Iterator[tuple[int, Any]]:
     histories = [served.history for _, served in sorted(server.partitions.items()) if served.history is not None]
     for position, history in enumerate(histories):
-        for record in history.records():
+        for record in history.page().records:
             yield record.last * len(histories) + position, record
 
 

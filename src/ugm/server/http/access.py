@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, final
 
@@ -30,6 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ugm.errors import RequestError
 from ugm.partition.interface.operation_kinds import Role
+from ugm.server.http.audit import AuditLog
 from ugm.server.http.payloads import ApiError, internal_error
 from ugm.server.http.requests import error_response
 from ugm.server.interface.route import TOKEN_NAMES
@@ -150,13 +151,13 @@ class OriginGuard:
     Args:
         app: the wrapped application.
         allowed: the other accepted host names, from `require_hosts`.
-        write_refusal: called with each refused request, and the code of its error.
+        audit: gets the changes that are refused.
     """
 
-    def __init__(self, app: ASGIApp, allowed: frozenset[str], write_refusal: Callable[[Scope, str], None]) -> None:
+    def __init__(self, app: ASGIApp, allowed: frozenset[str], audit: AuditLog) -> None:
         self._app: Final = app
         self._allowed: Final = allowed
-        self._write_refusal: Final = write_refusal
+        self._audit: Final = audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request, or refuse it."""
@@ -170,8 +171,8 @@ class OriginGuard:
             await send(message)
 
         error = self._find_error(scope)
-        if error is not None:
-            self._write_refusal(scope, error.code)
+        if error is not None and scope["method"] not in ("GET", "HEAD"):
+            self._audit.write_rejection(scope, "anonymous", error.code)
         app = self._app if error is None else error_response(error)
         await app(scope, receive, send_with_headers)
 

@@ -29,14 +29,7 @@ from ugm.partition.interface.operation_kinds import Role
 from ugm.server.http.access import Tokens
 from ugm.server.http.audit import AuditLog
 from ugm.server.http.payloads import ApiError, Payload, internal_error, json_payload, require_found
-from ugm.server.http.requests import (
-    RequestBounds,
-    error_response,
-    parse_body,
-    parse_parameters,
-    payload_response,
-    view_response,
-)
+from ugm.server.http.requests import error_response, parse_body, parse_parameters, payload_response, view_response
 from ugm.server.interface.route import IDEMPOTENCY_KEY, Call, Route, ServerState
 
 __all__ = ["IdempotentAnswers", "RequestDispatcher"]
@@ -107,7 +100,6 @@ class RequestDispatcher:
     tokens: Tokens
     #: Records the changes that are rejected.
     audit: AuditLog
-    bounds: RequestBounds
     #: Returns the time, in seconds since 1970.
     clock: Callable[[], float]
 
@@ -140,7 +132,7 @@ class RequestDispatcher:
         arguments, target = parse_parameters(request, route), cast("object", self.state)
         if "partition" in request.path_params:
             target = require_found("partition", request.path_params["partition"], self.state.partitions.get)
-        body, content = await parse_body(request, route, self.bounds)
+        body, content = await parse_body(request, route)
         as_of = self.clock()
 
         def answer() -> Any:  # noqa: ANN401 - a payload, or the messages of a stream

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -20,7 +20,6 @@ from ugm.server.interface.route import Route
 from ugm.server.interface.schemas import completed
 
 __all__ = [
-    "RequestBounds",
     "error_response",
     "parse_body",
     "parse_parameters",
@@ -31,18 +30,13 @@ __all__ = [
 
 #: All smaller integers are exact in numbers with a point.
 _LARGEST: Final = 2.0**53
+#: The bytes of a configuration, and of a body in JSON.
+_MOST_YAML_BYTES: Final = 1 << 20
 _MOST_JSON_BYTES: Final = 1 << 18
+#: The seconds in which a body must have arrived.
+_BODY_SECONDS: Final = 10
 #: The place in an error of msgspec.
 _PLACE: Final = re.compile(r"(.*) - at `(?:key in )?\$\.?([^`]*)`", re.DOTALL)
-
-
-class RequestBounds(NamedTuple):
-    """Bounds of the requests of all clients."""
-
-    #: Bytes of a configuration. A JSON body may have a quarter of a megabyte.
-    body: int = 1 << 20
-    #: Seconds in which a body must have arrived.
-    seconds: float = 10
 
 
 def parse_parameters(request: Request, route: Route) -> dict[str, Any]:
@@ -82,7 +76,7 @@ def _reason(error: Exception, root: str = "") -> str:
     return f"{root}{'.' * bool(root and place)}{place}: {message}"
 
 
-async def parse_body(request: Request, route: Route, bounds: RequestBounds) -> tuple[dict[str, Any], bytes]:
+async def parse_body(request: Request, route: Route) -> tuple[dict[str, Any], bytes]:
     """Read the body, and return it as an argument, and its bytes.
 
     Raises:
@@ -91,8 +85,7 @@ async def parse_body(request: Request, route: Route, bounds: RequestBounds) -> t
     if route.body is None and not route.reads_config:
         return {}, b""
     _require_media_type(request, route)
-    most = bounds.body if route.reads_config else min(bounds.body, _MOST_JSON_BYTES)
-    content = await _read(request, most, bounds.seconds)
+    content = await _read(request, _MOST_YAML_BYTES if route.reads_config else _MOST_JSON_BYTES)
     if not content:
         raise ApiError(400, "body-missing", "the request needs a body")
     try:
@@ -110,17 +103,17 @@ def _require_media_type(request: Request, route: Route) -> None:
         raise ApiError(415, "media-type", f"expected Content-Type: {media_type}")
 
 
-async def _read(request: Request, most: int, seconds: float) -> bytes:
+async def _read(request: Request, most: int) -> bytes:
     parts, size = [], 0
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(_BODY_SECONDS):
             async for part in request.stream():
                 size += len(part)
                 if size > most:
                     raise ApiError(413, "body-too-large", f"the body is larger than {most} bytes")
                 parts.append(part)
     except TimeoutError:
-        raise ApiError(408, "body-too-slow", f"the body did not arrive within {seconds:g} seconds") from None
+        raise ApiError(408, "body-too-slow", f"the body did not arrive within {_BODY_SECONDS} seconds") from None
     except ClientDisconnect:
         raise ApiError(400, "body-malformed", "the body ended early") from None
     return b"".join(parts)

@@ -199,17 +199,14 @@ class Routes:
 
     def get(self, path: str, **options: Any) -> Callable[[_F], _F]:  # noqa: ANN401 - those of `Route`
         """Return a decorator for an endpoint of GET."""
-        return self._decorator("GET", path, **options)
+        return self.add("GET", path, **options)
 
     def post(self, path: str, **options: Any) -> Callable[[_F], _F]:  # noqa: ANN401 - those of `Route`
         """Return a decorator for an endpoint of POST."""
-        return self._decorator("POST", path, **options)
+        return self.add("POST", path, **options)
 
-    def put(self, path: str, **options: Any) -> Callable[[_F], _F]:  # noqa: ANN401 - those of `Route`
-        """Return a decorator for an endpoint of PUT."""
-        return self._decorator("PUT", path, **options)
-
-    def _decorator(self, method: str, path: str, **options: Any) -> Callable[[_F], _F]:  # noqa: ANN401 - as above
+    def add(self, method: str, path: str, **options: Any) -> Callable[[_F], _F]:  # noqa: ANN401 - as above
+        """Return a decorator for an endpoint."""
         # Annotations that are made at run time, by name of their parameter.
         types = options.pop("types", {})
 

@@ -201,6 +201,8 @@ class ViolationWithHolders(Violation):
     holders: tuple[Holder, ...]
 
 
+#: The properties of a request that a turn shows.
+_LISTED: Final = ("allocation_id", "application_id", "usage", "priority", "node", "label")
 #: Fields of classes in JSON: those that differ from the annotations or are computed; None for those that JSON lacks.
 _CHANGED: Final[Mapping[Any, Mapping[str, Any]]] = {
     Decision: {
@@ -218,12 +220,7 @@ _CHANGED: Final[Mapping[Any, Mapping[str, Any]]] = {
     OwnedAllocation: {"allocation": None, **get_type_hints(Allocation)},
     Turn: {
         **dict.fromkeys(("request", "keys", "reservation")),
-        "allocation_id": str,
-        "application_id": str,
-        "usage": Resource,
-        "priority": int,
-        "node": str | None,
-        "label": str | None,
+        **{name: get_type_hints(Allocation)[name] for name in _LISTED},
         "reasons": list[str],
         "start": int | None,
         "reserved_for": list[str],

@@ -357,7 +357,7 @@ def _add_owner(samples: MetricSamples, kind: str, limits: OwnerLimits, resources
 def _add_events(samples: MetricSamples, history: History) -> None:
     for (kind, queue, resource), count in history.denials().items():
         samples.add("ugm_denials", count, kind=kind, queue=queue, resource=resource)
-    for event, count in history.counts().items():
+    for event, count in history.page(most=0).counts.items():
         samples.add("ugm_events", count, event=event)
 
 

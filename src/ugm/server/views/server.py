@@ -103,7 +103,7 @@ class Changed(Struct):
     partitions: Mapping[str, Annotated[Changes, Object]]
 
 
-@ROUTES.put("/config", role=Role.OPERATOR)
+@ROUTES.add("PUT", "/config", role=Role.OPERATOR)
 def upload(server: ServerState, call: Call, *, text: str, confirm: bool = False) -> Changed:
     """Replace the configuration of all partitions by the one in the request, or change nothing."""
     call.is_audited = True
