@@ -14,7 +14,7 @@ from typing import ClassVar, Final, NamedTuple
 from zlib import crc32
 
 from ugm.errors import OutageError
-from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE, SqlColumn, SqlRow, to_json
+from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE, RowTable, SqlColumn, SqlRow, to_json
 
 __all__ = [
     "ALL_TABLES",
@@ -239,9 +239,6 @@ class Database(ABC):
     def append(self, term: int, rows: Sequence[ChangeRow]) -> bool:
         """Append changes durably; return False if the term is over, or if another change is the last one."""
 
-    def prepare(self) -> None:  # noqa: B027 - most databases exist
-        """Create the place of the tables, unless it is created with them."""
-
     @abstractmethod
     def has_tables(self) -> bool:
         """Return whether the store exists."""
@@ -298,21 +295,21 @@ class Database(ABC):
             self.reset()
             raise
 
-    def upsert(self, table: str, columns: Sequence[SqlColumn], key: str, rows: Sequence[SqlRow]) -> None:
+    def upsert(self, table: RowTable, rows: Sequence[SqlRow]) -> None:
         """Insert rows, or update those whose keys exist; existing rows keep their positions."""
-        names = [quoted(column.name) for column in columns if column not in (POSITION, SqlColumn(key, "text"))]
+        columns = ALL_TABLES[table.name]
+        names = [quoted(column.name) for column in columns if column.name not in (POSITION.name, table.key)]
         updates = ", ".join(f"{name} = excluded.{name}" for name in names)
-        self.insert(table, columns, rows, f" ON CONFLICT ({quoted(key)}) DO UPDATE SET {updates}")
+        self.insert(table.name, columns, rows, f" ON CONFLICT ({quoted(table.key)}) DO UPDATE SET {updates}")
 
-    def delete(self, table: str, key: str, keys: Sequence[str]) -> None:
+    def delete(self, table: RowTable, keys: Sequence[str]) -> None:
         """Delete the rows with some keys."""
         if keys:
-            condition = f"{quoted(key)} IN (SELECT value FROM {self.elements})"  # noqa: S608 - a constant
-            self.run(f"DELETE FROM {quoted(table)} WHERE {condition}", [to_json(keys)])  # noqa: S608 - constants
+            condition = f"{quoted(table.key)} IN (SELECT value FROM {self.elements})"  # noqa: S608 - a constant
+            self.run(f"DELETE FROM {quoted(table.name)} WHERE {condition}", [to_json(keys)])  # noqa: S608 - constants
 
     def create(self) -> None:
         """Create the tables, unless they exist, and check their version."""
-        self.prepare()
         if not self.has_tables():
             with self.transaction():
                 self.create_tables()
@@ -367,8 +364,7 @@ class Database(ABC):
         """Return the last leader."""
         columns = f"term, number, holder, address, process, renewed_at, {self.now} - renewed_at"
         row = self.only_row(f"SELECT {columns} FROM leader", "leader")  # noqa: S608 - a constant
-        term, number, holder, address, process, renewed_at, silent = row
-        return LeaderRecord(term, number, holder, address, process, renewed_at, max(0.0, silent / 1000))
+        return LeaderRecord._make((*row[:-1], max(0.0, row[-1] / 1000)))
 
     def renew(self, term: int) -> None:
         """Record that the leader of a term is active.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm._json_values import JsonMapping
-from ugm.store.database import ALL_TABLES, SYSTEM_TABLES, Database
+from ugm.store.database import ALL_TABLES, Database
 from ugm.store.reader import Transaction, read_fold, read_meter, read_transactions
 from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE
 from ugm.store.usage import UsageMeter
@@ -47,8 +47,6 @@ CaptureModels: TypeAlias = Callable[[], CapturedModels | None]
 _NetRow: TypeAlias = tuple[int, Any, bool]
 #: Stands for a key that was not written since the last fold.
 _STORED: Final[_NetRow] = (0, None, False)
-#: The tables whose changes do not tell whether a row is new, because their old values are not stored.
-_OPAQUE: Final = frozenset(name for name, table in ROW_TABLES.items() if table.is_opaque)
 
 
 @final
@@ -107,9 +105,9 @@ class Folder:
         database = self._database
         for name, (removed, written) in _net_effect(transactions).items():
             table = ROW_TABLES[name]
-            database.delete(name, table.key, sorted(removed))
+            database.delete(table, sorted(removed))
             rows = [(position, *table.encode(key, row)) for key, (position, row, _) in written.items()]
-            database.upsert(name, ALL_TABLES[name], table.key, rows)
+            database.upsert(table, rows)
         intervals = [one for each in transactions for one in meter.process(each.changes, each.at)]
         database.insert("usage", USAGE.columns, [USAGE.encode("", one) for one in intervals])
         self._write_current(meter)
@@ -118,9 +116,9 @@ class Folder:
 
     def _write_current(self, meter: UsageMeter) -> None:
         changed = {name: meter.current.get(name) for name in meter.changed}
-        self._database.delete("current_usage", "application_id", [name for name, one in changed.items() if one is None])
+        self._database.delete(CURRENT_USAGE, [name for name, one in changed.items() if one is None])
         rows = [CURRENT_USAGE.encode(name, one) for name, one in changed.items() if one is not None]
-        self._database.upsert("current_usage", SYSTEM_TABLES["current_usage"], "application_id", rows)
+        self._database.upsert(CURRENT_USAGE, rows)
         meter.changed.clear()
 
     def _write_models(self, states: Mapping[str, JsonMapping]) -> None:
@@ -148,7 +146,8 @@ def _net_effect(transactions: Iterable[Transaction]) -> dict[str, tuple[set[str]
             if new is not None:
                 before = written.get(key)
                 written[key] = (position, new, old is None) if before is None else (before[0], new, before[2])
-            elif not written.pop(key, _STORED)[2] or table in _OPAQUE:
+            # Changes of opaque tables do not tell whether a row is new.
+            elif not written.pop(key, _STORED)[2] or ROW_TABLES[table].is_opaque:
                 removed.add(key)
             position += 1
     return net

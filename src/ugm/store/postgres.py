@@ -10,12 +10,11 @@ opens another one.
 
 from __future__ import annotations
 
-import select
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, sleep
-from typing import Any, ClassVar, Final, cast, final
+from typing import Any, ClassVar, Final, TypeVar, cast, final
 from zlib import crc32
 
 import psycopg
@@ -24,13 +23,14 @@ from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGresult
-from psycopg.waiting import Ready
 
 from ugm.errors import RequestError
 from ugm.store.database import ROWS_AT_ONCE, TYPES, ChangeRow, Database, LeaderRecord, StoreError, names_of, quoted
 from ugm.store.row_tables import SqlColumn, SqlRow
 
 __all__ = ["PostgresDatabase"]
+
+_T = TypeVar("_T")
 
 #: A lost connection without an answer of the network is detected after these times.
 _KEEPALIVE: Final[Mapping[str, int]] = {
@@ -117,28 +117,32 @@ class _BoundedConnection(psycopg.Connection[Any]):
             raise psycopg.errors.error_from_result(result)
         return cast("PGresult", result)
 
-    def wait(self, gen: PQGen[Any], *_args: object, **_kwargs: object) -> Any:  # noqa: ANN401 - as in the base class
+    def wait(self, gen: PQGen[_T], *args: Any, **kwargs: Any) -> _T:  # noqa: ANN401 - as in the base class
         """Run a call of psycopg, which yields whenever it has to wait for the socket.
 
         Raises:
             psycopg.OperationalError: the server has not answered in time.
         """
-        end, poll = monotonic() + self.longest_call, select.poll()
         try:
-            wanted = next(gen)
-            while True:
-                poll.register(self.pgconn.socket, select.POLLIN * (wanted & 1) | select.POLLOUT * (wanted >> 1))
-                if not poll.poll(max(0.0, end - monotonic()) * 1000):
-                    raise psycopg.OperationalError(f"no answer within {self.longest_call:g} seconds")  # noqa: TRY301 - as below
-                wanted = gen.send(Ready(wanted))
-        except StopIteration as stop:
-            return stop.value
-        except BaseException as error:
+            return super().wait(self._bounded(gen), *args, **kwargs)
+        except BaseException:
             # A call without an answer, or that was interrupted, leaves the connection in an unknown state.
-            is_active = self.pgconn.transaction_status == psycopg.pq.TransactionStatus.ACTIVE
-            if is_active or not isinstance(error, psycopg.Error):
+            if self.pgconn.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
                 self.pgconn.finish()
             raise
+
+    def _bounded(self, call: PQGen[_T]) -> PQGen[_T]:
+        end = monotonic() + self.longest_call
+        try:
+            wanted = next(call)
+            while True:
+                # psycopg tells from time to time that nothing is ready.
+                ready = yield wanted
+                if not ready and monotonic() > end:
+                    raise psycopg.OperationalError(f"no answer within {self.longest_call:g} seconds")
+                wanted = call.send(ready)
+        except StopIteration as stop:
+            return cast("_T", stop.value)
 
 
 @final

@@ -28,9 +28,9 @@ from ugm.store.database import (
     change_row,
     quoted,
 )
-from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE, decode_changes, to_json
+from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE, RowTable, decode_changes, to_json
 from ugm.store.sqlite import SqliteDatabase
-from ugm.store.usage import Grouping, Period, UsageInterval, UsageMeter, UsageQuery, UsageRow, stored_time
+from ugm.store.usage import Grouping, Period, UsageMeter, UsageQuery, UsageRow, stored_time
 
 __all__ = [
     "URL_SCHEMES",
@@ -219,11 +219,11 @@ class StoreReader:
         with self._at_one_moment():
             leader, (folded, _, known) = database.read_leader(), read_fold(database)
             begin = known if query.begin is None else query.begin
-            condition, values = '"end" > ?', list[object]([begin])
+            condition, values = 'WHERE "end" > ?', list[object]([begin])
             if query.names is not None and query.column is not None:
                 condition += f" AND {quoted(query.column)} IN (SELECT value FROM {database.elements})"  # noqa: S608 - constants
                 values.append(to_json(sorted(query.names)))
-            intervals = list(read_intervals(database, condition, values))
+            intervals = [one for _, one in read_rows(database, USAGE, condition, values)]
             meter = read_meter(database)
             last = now
             for transaction in read_transactions(database, folded, leader.number):
@@ -289,20 +289,32 @@ def read_fold(database: Database) -> tuple[int, int, int]:
     return number, at, since
 
 
-def read_table(database: Database, name: str) -> dict[str, Any]:
-    """Return the rows of a table by key, in the order of their insertion."""
-    table, found = ROW_TABLES[name], dict[str, Any]()
+def read_rows(
+    database: Database, table: RowTable, more: str = "", values: Sequence[object] = ()
+) -> Iterator[tuple[str, Any]]:
+    """Yield the keys and rows of a table.
+
+    Args:
+        database: the database.
+        table: the table.
+        more: the end of the query.
+        values: its values.
+    """
     columns, decode = database.selected(table.columns), table.decoder()
-    statement = f"SELECT {columns} FROM {quoted(name)} ORDER BY {quoted(POSITION.name)}"  # noqa: S608 - constants
+    statement = f"SELECT {columns} FROM {quoted(table.name)} {more}"  # noqa: S608 - constants
     try:
-        for rows in database.stream(name, statement):
-            found.update(decode(rows))
+        for rows in database.stream(table.name, statement, values):
+            yield from decode(rows)
     except StoreError:
         raise
     except Exception as error:
         # Of a value that this package has not stored.
-        raise StoreDamagedError(database.location, f"a row of the table {name} is damaged: {error}") from error
-    return found
+        raise StoreDamagedError(database.location, f"a row of the table {table.name} is damaged: {error}") from error
+
+
+def read_table(database: Database, name: str) -> dict[str, Any]:
+    """Return the rows of a table by key, in the order of their insertion."""
+    return dict(read_rows(database, ROW_TABLES[name], f"ORDER BY {quoted(POSITION.name)}"))
 
 
 def read_transactions(database: Database, after: int, last: int) -> Iterator[Transaction]:
@@ -329,20 +341,11 @@ def _transaction(database: Database, row: ChangeRow, due: int) -> Transaction:
         raise StoreDamagedError(database.location, f"change {due} cannot be decoded: {error!r}") from error
 
 
-def read_intervals(database: Database, condition: str, values: Sequence[object]) -> Iterator[UsageInterval]:
-    """Yield the stored intervals of usage that meet a condition."""
-    columns, decode = database.selected(USAGE.columns), USAGE.decoder()
-    for rows in database.stream("usage", f"SELECT {columns} FROM usage WHERE {condition}", values):  # noqa: S608 - constants
-        yield from (interval for _, interval in decode(rows))
-
-
 def read_meter(database: Database) -> UsageMeter:
     """Return a meter with the present usage, as of the last fold."""
     applications = cast("dict[str, ApplicationRow]", read_table(database, "application"))
     configuration = cast("dict[str, ConfigurationRow]", read_table(database, "configuration")).get("")
-    columns, decode = database.selected(CURRENT_USAGE.columns), CURRENT_USAGE.decoder()
-    parts = database.stream("current_usage", f"SELECT {columns} FROM current_usage")  # noqa: S608 - constants
-    stored = {name: usage for rows in parts for name, usage in decode(rows)}
+    stored = dict(read_rows(database, CURRENT_USAGE))
     return UsageMeter(applications, configuration and configuration.compiled, stored)
 
 
@@ -364,7 +367,6 @@ def copy_store(source: StoreLocation, target: StoreLocation) -> None:
         reader.require_format()
         if writer.has_tables():
             raise RequestError("target", writer.location, "there is a store already", "id-in-use")
-        writer.prepare()
         with reader.transaction(reading=True), writer.transaction():
             _copy(reader, writer)
 

@@ -82,7 +82,7 @@ class SqliteDatabase(Database):
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
-            mode = "ro" if self._is_reader else "rw"
+            mode = "ro" if self._is_reader else "rwc"
             self._connection = sqlite3.connect(
                 f"file://{quote(os.fsencode(self._path))}?mode={mode}",
                 uri=True,
@@ -167,15 +167,6 @@ class SqliteDatabase(Database):
         if self._identify() is None or (self._connection is None and not self._path.stat().st_size):
             return False
         return bool(self.run("SELECT 1 FROM sqlite_schema WHERE name = 'store'"))
-
-    def prepare(self) -> None:
-        """Create the file, unless it exists."""
-        try:
-            self._path.touch(mode=0o666)
-        except OSError as error:
-            raise StoreError(self.location, f"it cannot be created: {error.strerror}") from error
-        if not self._path.is_file():
-            raise StoreError(self.location, "expected a regular file")
 
     # Leaders
 

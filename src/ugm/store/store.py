@@ -379,13 +379,11 @@ class Store:
         if leader.number < rows[0].number - 1:
             reason = f"it ends with change {leader.number}, but {rows[0].number - 1} were acknowledged"
             raise StoreDamagedError(database.location, reason)
-        mine = {row.number: (row.term, row.sum) for row in rows}
-        for number, term, checksum in database.run(
-            "SELECT number, term, sum FROM change WHERE number >= ? ORDER BY number", [rows[0].number]
-        ):
-            if mine.pop(number, None) != (term, checksum):
-                raise StoreDamagedError(database.location, f"change {number} differs from what this process wrote")
-        rest = [row for row in rows if row.number in mine]
+        stored = database.run("SELECT sum FROM change WHERE number >= ? ORDER BY number", [rows[0].number])
+        if stored != [(row.sum,) for row in rows[: len(stored)]]:
+            reason = f"the changes from {rows[0].number} on differ from what this process wrote"
+            raise StoreDamagedError(database.location, reason)
+        rest = rows[len(stored) :]
         if rest and not database.append(self.term, rest):
             raise StoreError(database.location, "another process has written at the same time")
 
