@@ -6,7 +6,7 @@ to the logarithm of the number of siblings.
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, final
 
 __all__ = ["HeapItem", "HeapKey", "Siblings"]
@@ -39,17 +39,15 @@ class HeapItem:
 class Siblings(Generic[_ItemT]):
     """The children or the applications of a queue that have pending requests.
 
-    Entries of outdated values stay in the heaps, until they reach the top or outnumber the current ones.
+    Entries of outdated values stay in the heaps until they reach the top.
     """
 
-    __slots__ = ("_by_key", "_by_priority", "_by_submission", "_count")
+    __slots__ = ("_by_key", "_by_priority", "_by_submission")
 
     def __init__(self) -> None:
         self._by_key: list[tuple[HeapKey, _ItemT]] = []
         self._by_priority: list[tuple[int, _ItemT]] = []
         self._by_submission: list[tuple[int, _ItemT]] = []
-        #: The number of items with a key.
-        self._count = 0
 
     def best(self) -> _ItemT | None:
         """Return the first one; None if there is none."""
@@ -92,18 +90,11 @@ class Siblings(Generic[_ItemT]):
 
     def remove(self, item: _ItemT) -> None:
         """Remove an item, because nothing is pending there."""
-        if item.key is not None:
-            item.key = None
-            self._count -= 1
+        item.key = None
 
     def update(self, item: _ItemT, key: HeapKey, priority: int, submitted: int) -> None:
         """Change the keys of an item."""
         is_new = item.key is None
-        if is_new:
-            self._count += 1
-        if max(len(self._by_key), len(self._by_priority), len(self._by_submission)) > 64 + 4 * self._count:
-            # Rarely, so that it costs little per entry.
-            self._clean()
         if is_new or item.key != key:
             item.key = key
             heappush(self._by_key, (key, item))
@@ -113,13 +104,3 @@ class Siblings(Generic[_ItemT]):
         if is_new or item.submitted != submitted:
             item.submitted = submitted
             heappush(self._by_submission, (submitted, item))
-
-    def _clean(self) -> None:
-        """Remove all entries of outdated values."""
-        items = [item for key, item in self._by_key if item.key is key]
-        self._by_key = [(item.key, item) for item in items if item.key is not None]
-        self._by_priority = [(-item.priority, item) for item in items]
-        self._by_submission = [(item.submitted, item) for item in items]
-        heapify(self._by_key)
-        heapify(self._by_priority)
-        heapify(self._by_submission)

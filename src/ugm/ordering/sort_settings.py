@@ -145,13 +145,6 @@ class QueueSettings:
             return known.settings.reserves
         return self.has_reserving_template and self.of(queue_path).reserves
 
-    def has_policy(self, policy: str) -> bool:
-        """Return whether any queue, or one that may be created, orders its applications by a policy."""
-        templates = (one.template or {} for one in self._configured.values())
-        return any(one.settings.policy == policy for one in self._configured.values()) or any(
-            _POLICIES.get(template.get(POLICY, "").lower()) == policy for template in templates
-        )
-
     def of(self, queue_path: str) -> SortSettings:
         """Return the settings of a queue.
 

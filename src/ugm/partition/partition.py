@@ -214,9 +214,4 @@ class Partition(AbstractPartition):
         For a scheduler that polls; see `ugm.partition.WaitingList.wake`. Threads and tasks that wait use
         `waiting_list`.
         """
-        waiting_list = self.waiting_list()
-        try:
-            return waiting_list.wake()
-        except BaseException:
-            waiting_list.wake_again()
-            raise
+        return self.waiting_list().wake()

@@ -125,23 +125,10 @@ class WorkOperations(PartitionParts):
                 an allocation with other properties.
         """
         decide = self._reservations.allocate if self._state.reserves else self._admission.allocate
-        if type(allocation_id) is not str:
-            traits = placeholder, priority, preemptible, duration, node, label, assign, prefer
-            return self._transactions.change(decide, request_of(allocation_id, application_id, usage, traits))
-        fields = (
-            allocation_id,
-            application_id,
-            usage,
-            placeholder,
-            priority,
-            preemptible,
-            duration,
-            node,
-            label,
-            assign,
-            prefer,
-        )
-        return self._transactions.change(decide, fields)
+        traits = placeholder, priority, preemptible, duration, node, label, assign, prefer
+        if type(allocation_id) is str:
+            return self._transactions.change(decide, (allocation_id, application_id, usage, *traits))
+        return self._transactions.change(decide, request_of(allocation_id, application_id, usage, traits))
 
     def allocate_ignoring_reservations(self, request: AllocationRequest) -> Decision:
         """Decide like `allocate`, without respect to reservations: capacity that is kept for others may be granted.

@@ -10,8 +10,7 @@ parts, the *age* of a child decides: its oldest request that the pass has not sk
 child comes up. The pass has skipped all requests of its children that use smaller parts, and none of those that use
 larger parts. The age of a child never falls, so the child with the lower age at its candidate comes first.
 
-The candidates of a queue are read when the search reaches it, because most searches end after a few grants. If the age
-of the applications alone decides, all candidates are in one heap instead.
+The candidates of a queue are read when the search reaches it, because most searches end after a few grants.
 
 If priorities have offsets or are not compared first, or in rare other cases, `UndecidedError` says that the whole pass
 must be made.
@@ -59,7 +58,6 @@ class CandidateOrder:
         priority: the priority.
         sources: the classes that take part, by queue path; those of other priorities are left out.
         takes_part: returns whether a class still takes part.
-        is_by_submission: whether the age of the applications alone decides.
     """
 
     def __init__(
@@ -71,8 +69,6 @@ class CandidateOrder:
         priority: int,
         sources: Sequence[Mapping[str, Iterable[RequestClass]]],
         takes_part: Callable[[RequestClass], bool],
-        *,
-        is_by_submission: bool,
     ) -> None:
         self._state: Final = state
         self._settings: Final = settings
@@ -92,13 +88,6 @@ class CandidateOrder:
         #: The last granted request of each application and queue.
         self._granted: Final[dict[str, WaitingRequest]] = {}
         self._is_only_priority: Final = len(requests.priorities) == 1
-        #: Whether all candidates are in one heap.
-        self._is_flat: Final = is_by_submission
-        if self._is_flat:
-            classes = chain.from_iterable(chain.from_iterable(source.values() for source in sources))
-            heap = self._heaps[ROOT] = [(0, one.requests[0], 0, one) for one in classes]
-            heapify(heap)
-            return
         if requests.is_nested:
             raise UndecidedError
         for path in chain.from_iterable(sources):
@@ -120,9 +109,6 @@ class CandidateOrder:
         if position >= len(one.requests):
             return
         path, request = one.queue_path, one.requests[position]
-        if self._is_flat:
-            heappush(self._heaps[ROOT], (0, request, position, one))
-            return
         heappush(self._heaps.setdefault(path, []), (self._value(path, request), request, position, one))
         self._link(path)
 
@@ -132,8 +118,6 @@ class CandidateOrder:
         Raises:
             UndecidedError: only the whole pass shows which one comes next.
         """
-        if self._is_flat:
-            return heappop(self._heaps[ROOT]) if self._has_candidates(ROOT) else None
         path: str | None = ROOT
         while path in self._children:
             path = self._first_child(path)
@@ -141,7 +125,7 @@ class CandidateOrder:
 
     def _has_candidates(self, path: str) -> bool:
         """Return whether a queue has candidates in it or below it; otherwise forget it."""
-        if path in self._children and not self._is_flat:
+        if path in self._children:
             return any(self._has_candidates(child) for child in list(self._children[path]))
         heap = self._heaps.get(path)
         if heap is None:

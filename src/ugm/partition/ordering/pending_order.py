@@ -37,8 +37,6 @@ _NOTHING: Final[Mapping[str, int]] = {}
 _NO_USAGE: Final = Resource()
 #: The name of the group of applications without a group.
 _NO_GROUP: Final = "(no group)"
-#: With more ended queues than there are queues, and this number, everything is read again.
-_MOST_ENDED: Final = 100
 
 
 class GroupTree(NamedTuple):
@@ -237,7 +235,7 @@ class PendingOrder:
 
     def _rank_key_of(self, read: Callable[[], UserRank] | None, known: UserRank | None) -> RankKey | None:
         """Return the key of applications by their users, if any queue needs it."""
-        if read is None or not self.settings.has_policy("share"):
+        if read is None or not self.settings.has_shares:
             return None
         return RankKey(read() if known is None else known, self.users)
 
@@ -292,7 +290,6 @@ class PendingOrder:
             path = self._paths[copied.group if copied.group and copied.group in self._paths else _NO_GROUP]
         else:
             path = row.queue_path
-            self._add_missing(copied.application.queue)
         ordered = self.tree.add_application(row.application_id, path, row.number)
         self.users[row.application_id] = row.user.name
         if is_counted:
@@ -306,12 +303,6 @@ class PendingOrder:
                 ordered.add(request, number)
         return ordered
 
-    def _add_missing(self, leaf: Queue) -> None:
-        if leaf.queue_path not in self.tree.queues:
-            for queue in reversed(list(leaf.lineage())):
-                if queue.queue_path not in self.tree.queues:
-                    self._add_queue(queue.queue_path, queue.quota)
-
     def _change(self, ordered: OrderedApplication, copied: CopiedApplication) -> None:
         self.tree.set_usage(ordered, copied.used)
         if copied.copy is not None:
@@ -320,19 +311,16 @@ class PendingOrder:
     # Following the partition
 
     def is_stale(self, state: PartitionState, application_ids: Iterable[str]) -> bool:
-        """Return whether the queues must be read again; the caller holds the lock.
+        """Return whether the queues must be read again, because a new application is in a queue that is not known.
 
-        Queues that have ended stay in the order. This is harmless until there are too many of them, or until one comes
-        back with another quota.
+        Queues that have ended stay in the order, which is harmless. The caller holds the lock.
 
         Args:
             state: the partition.
             application_ids: the applications that have perhaps changed.
         """
-        if len(self._quotas) > 2 * len(state.tree.queues) + _MOST_ENDED:
-            return True
         return self.groups is None and any(
-            self._quotas.get(queue.queue_path, queue.quota) != queue.quota
+            self._quotas.get(queue.queue_path) != queue.quota
             for name in application_ids
             if (application := state.applications.get(name)) is not None and not self._has(application)
             for queue in application.queue.lineage()

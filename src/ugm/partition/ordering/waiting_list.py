@@ -128,7 +128,8 @@ class WaitingList:
                 return self._transactions.run(self._wake_with_reservations)
             return self._lock.run(self._search.run)
         except BaseException:
-            self.wake_again()
+            self._search.is_outdated = True
+            self._notify()
             raise
 
     def wait(self, timeout: float | None = None) -> tuple[AllocationRequest, ...]:
@@ -143,13 +144,9 @@ class WaitingList:
         """
         end = inf if timeout is None else monotonic() + require_seconds("timeout", timeout)
         while True:
-            try:
-                woken = self.wake()
-                if woken:
-                    return woken
-            except BaseException:
-                self.wake_again()
-                raise
+            woken = self.wake()
+            if woken:
+                return woken
             left = end - monotonic()
             if left <= 0:
                 return ()
@@ -164,21 +161,12 @@ class WaitingList:
             # Before the call of `wake`, so that no change is missed.
             self._loops[changed] = loop
             try:
-                try:
-                    woken = self.wake()
-                    if woken:
-                        return woken
-                except BaseException:
-                    self.wake_again()
-                    raise
+                woken = self.wake()
+                if woken:
+                    return woken
                 await asyncio.wait({changed}, timeout=self.until_change())
             finally:
                 self._loops.pop(changed, None)
-
-    def wake_again(self) -> None:
-        """Let the next call wake every request that fits, because the caller has not got the result of the last one."""
-        self._search.is_outdated = True
-        self._notify()
 
     def _notify(self) -> None:
         """Wake the threads and tasks that wait."""

@@ -168,7 +168,6 @@ class WakeSearch:
                 priority,
                 self._sources(),
                 self._takes_part,
-                is_by_submission=self._is_by_submission,
             )
             while (first := order.pop()) is not None:
                 _, request, position, found = first
