@@ -260,17 +260,6 @@ class Reservations:
         self._follow(self._now)
         self._drop_blocked()
 
-    def objection_key(self, row: Allocation) -> tuple[object, ...]:
-        """Return what decides about objections to a request besides its class."""
-        holding = self._state.applications[row.application_id].holding
-        if self._models.may_deny:
-            return holding is None, row.application_id, row.duration
-        planned = self._planned or ()
-        shared = any(one.request.row.application_id == row.application_id for one in planned)
-        end = None if row.duration is None else self._now + row.duration
-        ends = [end is not None and one.start is not None and end <= one.start for one in planned]
-        return holding is None, row.application_id if shared else None, *ends
-
     def note_trial_grant(self, waiting: CandidateRequest) -> None:
         """Follow a grant of the trial after its charge."""
         assert self._trial is not None  # noqa: S101 - a trial runs
@@ -283,15 +272,6 @@ class Reservations:
         if self._free_paths(row):
             waiting = self.candidate(row)
             self._reserve(row, self._admission.violations(waiting.application, waiting.row))
-
-    @property
-    def plan(self) -> object:
-        """The current plan: another object after each change that may let more requests pass."""
-        return self._planned
-
-    def has_reservation(self, allocation_id: str) -> bool:
-        """Return whether a request has a reservation."""
-        return allocation_id in self._stored().values()
 
     def free(self) -> set[str]:
         """Return the queues that reserve capacity, and whose reservation no request has."""

@@ -87,9 +87,6 @@ class WakeSearch:
         #: Whether the pass respects and makes reservations, and the classes that take part in one that does.
         self._is_reserving = False
         self._reserving: dict[RequestClass, None] = {}
-        #: The classes of requests that reservations hold back, with `Reservations.objection_key`, until the plan is
-        #: another one.
-        self._held_back: tuple[object, set[tuple[object, ...]]] = (None, set())
 
     def until_change(self) -> int | None:
         """Return the number of seconds until limits may change by a schedule, at most a day; None if they never do."""
@@ -248,7 +245,7 @@ class WakeSearch:
             self._classes.block(found, None)
             return None
         application = self._state.applications[row.application_id]
-        if self._is_held_back(found, row) or self._is_without_room(found, application):
+        if self._is_held_back(row) or self._is_without_room(found, application):
             return None
         granted, is_running = self._granted(application, row), application.holding is not None
         waiting = self._reservations.candidate(row) if self._is_reserving else None
@@ -300,25 +297,16 @@ class WakeSearch:
 
     # Reservations
 
-    def _is_held_back(self, found: RequestClass, row: Allocation) -> bool:
+    def _is_held_back(self, row: Allocation) -> bool:
         """Return whether a reservation holds back a request that fits."""
         if not self._is_reserving:
             return False
         reservations = self._reservations
         reservations.follow_trial()
-        if self._held_back[0] is not reservations.plan:
-            self._held_back = reservations.plan, set()
-        key = found, *reservations.objection_key(row)
-        has_reservation = reservations.has_reservation(row.allocation_id)
-        if key in self._held_back[1] and not has_reservation:
-            return True
-        candidate = reservations.candidate(row)
-        if reservations.objection(candidate) is None:
+        if reservations.objection(reservations.candidate(row)) is None:
             return False
-        if self._admission.violations(candidate.application, candidate.row):
-            reservations.note_blocked(row)
-        elif not has_reservation:
-            self._held_back[1].add(key)
+        # A limit may block it as well.
+        reservations.note_blocked(row)
         return True
 
     # Following the partition
