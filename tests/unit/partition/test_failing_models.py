@@ -155,21 +155,6 @@ def test_reset_that_fails() -> None:
     assert scene.partition.allocate("n", "app", licences(1))
 
 
-def test_a_reset_that_is_interrupted() -> None:
-    """A signal handler that raises while a model is reset suspends nothing; the next operation resets the model."""
-    scene, errors = Scene(1, resettable=True), ["charge", "reset"]
-
-    def trap(call: str, _: bool) -> None:  # noqa: FBT001 - as it is called
-        if call in errors[:1]:
-            raise BrokenError(errors.pop(0))
-
-    scene.failing.trap = trap
-    with pytest.raises(BrokenError, match="reset"):
-        scene.partition.allocate("n", "app", licences(1))
-    assert scene.partition.allocate("n", "app", licences(1))
-    scene.verify(failing=True)
-
-
 def test_a_query_that_fails_suspends_nothing() -> None:
     """A model without a reset stays in use if it raises in a query, which does not change it."""
     partition = partition_of(models=[model := Failing(1)])

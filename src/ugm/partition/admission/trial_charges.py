@@ -23,7 +23,6 @@ from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation, ApplicationRow
 from ugm.resources import Resource, sum_of
-from ugm.tracking.holding import Holding
 from ugm.tracking.holding_index import BatchCharge
 
 __all__ = ["TrialCharges", "charge_limits", "with_prospects"]
@@ -114,30 +113,13 @@ class TrialCharges:
 
     def charge(self, application: Application, row: Allocation) -> None:
         """Charge a request without a check, and start its application if need be."""
-        self._note(application, row)
+        if not self._made:
+            self._state.note_charges()
+        self._made.append((application, row, application.row if application.holding is None else None))
         if self._models.all:
             self._models.charge(application.claim(row), waiting=self._state.waiting_usage(row.allocation_id))
         holding = self._state.holding_of(application)
         holding.charge(self._state.vector(row.usage))
-        self._start(application, holding)
-
-    def admit(self, application: Application, row: Allocation) -> tuple[Violation, ...]:
-        """Charge a request in a partition without quota models if it fits, or return every limit that it exceeds."""
-        holding = self._state.holding_of(application)
-        self._note(application, row)
-        violations = holding.admit(self._state.vector(row.usage))
-        if violations:
-            self._made.pop()
-        else:
-            self._start(application, holding)
-        return violations
-
-    def _note(self, application: Application, row: Allocation) -> None:
-        if not self._made:
-            self._state.note_charges()
-        self._made.append((application, row, application.row if application.holding is None else None))
-
-    def _start(self, application: Application, holding: Holding) -> None:
         if application.holding is None:
             application.row, application.holding = application.running_row(holding), holding
             self._state.holding_index.add(holding)

@@ -406,22 +406,11 @@ class ModelSet:
             try:
                 self._reset_and_charge(model, calls)
             except Exception:
-                if self._can_be_charged(model, calls):
-                    # A signal handler has raised it.
-                    raise
+                # Every denial contains its name.
+                _LOGGER.exception("quota model %s could not be charged again; it is suspended", type(model).__name__)
                 self._suspended.append(model)
             self._unknown = [other for other in self._unknown if other is not model]
         self._refresh()
-
-    def _can_be_charged(self, model: QuotaModel, calls: Iterable[Call]) -> bool:
-        """Reset and charge a model again, and return whether that worked: an error of the model comes again."""
-        try:
-            self._reset_and_charge(model, calls)
-        except Exception:
-            # Every denial contains its name.
-            _LOGGER.exception("quota model %s could not be charged again; it is suspended", type(model).__name__)
-            return False
-        return True
 
     def _reset_and_charge(self, model: QuotaModel, calls: Iterable[Call]) -> None:
         if isinstance(model, TimedModel):

@@ -275,17 +275,14 @@ class WakeSearch:
     def _is_denied(self, found: RequestClass, application: Application, granted: Allocation) -> bool:
         """Charge a request, or block its class by a limit that denies it; return whether one does."""
         self.tests += 1
-        if self._models.all or granted.assign is not None:
-            violations = self._admission.violations(application, granted)
-            if not violations:
-                self._charges.charge(application, granted)
-        else:
-            violations = self._charges.admit(application, granted)
-        if violations:
-            limit = self._classes.limit_of(application, min(violations, key=_is_of_queue), found.size)
-            # Another variant may become free.
-            self._classes.block(found, limit if granted.assign is None else None)
-        return bool(violations)
+        violations = self._admission.violations(application, granted)
+        if not violations:
+            self._charges.charge(application, granted)
+            return False
+        limit = self._classes.limit_of(application, min(violations, key=_is_of_queue), found.size)
+        # Another variant may become free.
+        self._classes.block(found, limit if granted.assign is None else None)
+        return True
 
     def _granted(self, application: Application, row: Allocation) -> Allocation:
         """Return a pending request as it would be held now, as far as limits and models can tell the difference."""
