@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 from ugm.arguments import require_amounts, require_exact_name, require_instance, require_name, require_resource
 from ugm.errors import RequestError
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from ugm.partition.config.plan import ConfigPlan
 
 __all__ = ["Administration", "require_budget_change", "require_node"]
-
-#: A timer starts again if the limits have changed more often than this since the last operation, so that no operation
-#: takes much longer than the others.
-_MOST_STEPS: Final = 10
-
 
 T = TypeVar("T")
 
@@ -55,28 +50,18 @@ class Administration(AdmissionPart):
 
     def _follow(self, now: int, *, changes: bool) -> None:
         """Put the limits of the schedule in force when an operation begins."""
-        if now >= self._state.compiled.changes_at:
-            self._change_limits(now)
-        timers = self._admission.timers
+        state, timers = self._state, self._admission.timers
+        if now >= state.compiled.changes_at:
+            # First: an interruption may leave the limits changed, because they follow from the time alone.
+            timers.keep_running()
+            if state.follow_schedule(now):
+                state.mark_everything()
         # A query cannot record that a timer has started.
-        if timers.continuing is not None and (changes or not self._state.is_recorded):
+        if timers.continuing is not None and (changes or not state.is_recorded):
             before = timers.continuing
             self._models.note_undo(partial(timers.set_continuing, before))
             timers.continuing = None
             timers.start(before)
-
-    def _change_limits(self, now: int) -> None:
-        """Change the limits, step by step while a timer runs, because it stops if a limit rises in between."""
-        state, timers, steps = self._state, self._admission.timers, 0
-        while state.compiled.schedule and (changes_at := state.compiled.changes_at) <= now:
-            # First: an interruption may leave the limits changed, because they follow from the time alone.
-            timers.keep_running()
-            steps += 1
-            if steps > _MOST_STEPS:
-                timers.continuing = frozenset()
-            is_known = state.compiled.active is not None
-            if state.follow_schedule(changes_at if is_known and timers.continuing else now):
-                state.mark_everything()
 
     # Queues
 
