@@ -180,9 +180,7 @@ def test_utilization(limits: str, count: int, gpu: int, share: Fraction, resourc
     for number in range(count):
         started(partition, f"app-{number}", 3 if count == 1 else 1)
     partition.adopt("gpus", "app-0", Resource(gpu=gpu))
-    found = partition.user_utilization("sue")
+    found = partition.snapshot().limits_of_user("sue").utilization
 
-    assert found is not None
     assert (found.share, found.resource, found.running_applications) == (share, resource, count)
     assert found.to_dict()["share"] == float(share)
-    assert partition.user_utilization("ann") is partition.group_utilization("ops") is None

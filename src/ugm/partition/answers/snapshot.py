@@ -182,18 +182,13 @@ class OwnerLimits:
         )
 
 
-def copy_owner(state: PartitionState, kind: TrackingType, name: str, *, pending: bool = False) -> OwnerLimits | None:
-    """Copy the usage of a user or group, also of its *pending* allocations; None if there is none.
-
-    The caller holds the lock.
-    """
+def copy_owner(state: PartitionState, kind: TrackingType, name: str) -> OwnerLimits | None:
+    """Copy the usage of a user or group; None if there is none. The caller holds the lock."""
     index, limits = state.holding_index, state.active_limits.limits
     trees, table = (index.users, limits.users) if kind is TrackingType.USER else (index.groups, limits.groups)
     held = all_holdings(trees[name].holdings) if name in trees else ()
     lines = [usage_line(holding, holding.amounts) for holding in held]
-    applications = state.applications.values() if pending else ()
-    waiting = [pending_line(one) for one in applications if one.pending and one.submission.user.name == name]
-    return OwnerLimits(kind, name, table, lines, waiting) if lines or waiting else None
+    return OwnerLimits(kind, name, table, lines, ()) if lines else None
 
 
 class SnapshotParts(NamedTuple):

@@ -64,14 +64,13 @@ OPERATION_KINDS: Final[Mapping[str, OperationKind]] = {
         Kind.QUERY,
         Role.VIEWER,
         "check headroom pending_headroom limits place application applications_by_id allocation allocations_by_id "
-        "config queue_headroom queue_maximum user_utilization group_utilization overdue reduction_timers "
-        "preemption_status",
+        "config queue_headroom queue_maximum overdue reduction_timers preemption_status",
     ),
     **_kinds(
         Kind.SCAN,
         Role.VIEWER,
         "audit verify explain explain_submission applications application_ids application_report "
-        "allocations allocation_ids queue queue_alone queue_paths pending nodes users user user_usage user_names "
+        "allocations allocation_ids queue queue_alone queue_paths pending nodes users user user_names "
         "groups group group_names exceeded_limits snapshot model_utilization model_reports plan_reclaim order "
         "plan_preemption reservations plan_reductions budget_accounts plan scheduled_changes",
     ),

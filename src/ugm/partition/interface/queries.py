@@ -348,23 +348,9 @@ class QueryOperations(PartitionParts):
         found = self._owner(TrackingType.USER, name)
         return None if found is None else found.usage().user_usage()
 
-    def user_usage(self, name: str) -> UserUsage | None:
-        """Return the usage of a user in each queue, including the queues with only pending allocations.
-
-        Returns:
-            None if the user has no allocations, pending ones included.
-        """
-        found = self._owner(TrackingType.USER, name, pending=True)
-        return None if found is None else found.usage().user_usage()
-
     def user_names(self) -> tuple[str, ...]:
         """Return the names of all users with running applications, sorted."""
         return self._names(self._state.holding_index.users)
-
-    def user_utilization(self, name: str) -> LimitUtilization | None:
-        """Return the utilization of the most used limit of a user; None if the user runs nothing."""
-        found = self._owner(TrackingType.USER, name)
-        return None if found is None else found.utilization
 
     def groups(self) -> tuple[GroupUsage, ...]:
         """Return the usage of every group in each queue, with the limits there, sorted by name."""
@@ -379,15 +365,10 @@ class QueryOperations(PartitionParts):
         """Return the names of all groups with charged applications, sorted."""
         return self._names(self._state.holding_index.groups)
 
-    def group_utilization(self, name: str) -> LimitUtilization | None:
-        """Return the utilization of the most used limit of a group; None if nothing is charged to it."""
-        found = self._owner(TrackingType.GROUP, name)
-        return None if found is None else found.utilization
-
-    def _owner(self, kind: TrackingType, name: str, *, pending: bool = False) -> OwnerLimits | None:
+    def _owner(self, kind: TrackingType, name: str) -> OwnerLimits | None:
         from ugm.partition.answers.snapshot import copy_owner  # noqa: PLC0415 - see `_Part`
 
-        return self._read(copy_owner, self._state, kind, require_name("name", name), pending=pending)
+        return self._read(copy_owner, self._state, kind, require_name("name", name))
 
     def _copy_owners(self, kind: TrackingType) -> list[OwnerLimits]:
         from ugm.partition.answers.snapshot import copy_owner  # noqa: PLC0415 - see `_Part`

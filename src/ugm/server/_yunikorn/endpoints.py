@@ -88,7 +88,7 @@ def groups(served: ServedPartition) -> list[_Group]:
 @ROUTES.get(f"{PARTITION}/usage/user/{{name}}")
 def user(served: ServedPartition, *, name: Name) -> _User:
     """Return usage and limits of one user per queue."""
-    return require_found("user", name, served.partition.user_usage).to_dict()
+    return require_found("user", name, served.partition.snapshot().user).to_dict()
 
 
 @ROUTES.get(f"{PARTITION}/usage/group/{{name}}")
