@@ -25,7 +25,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from ugm.errors import ReentrantCallError, UgmError
 
-__all__ = ["CHANGING", "EngineLock", "OwnedLock", "ReadLocked", "all_locked", "exclusive", "locked"]
+__all__ = ["CHANGING", "EngineLock", "OwnedLock", "ReadLocked", "all_locked", "call_function", "exclusive", "locked"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,7 +71,8 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it can be subclas
     depth: Callable[..., int] = getattr(RLock, "_recursion_count", _depth_in_text)
 
 
-def _call(call: tuple[Callable[..., T], tuple[Any, ...], dict[str, Any]]) -> T:
+def call_function(call: tuple[Callable[..., T], tuple[Any, ...], dict[str, Any]]) -> T:
+    """Call a function with its positional and named arguments."""
     function, args, kwargs = call
     return function(*args, **kwargs)
 
@@ -122,7 +123,7 @@ class EngineLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         Raises:
             ReentrantCallError: this thread is in the middle of another operation under the same lock.
         """
-        return self.call(_call, (work, args, kwargs))
+        return self.call(call_function, (work, args, kwargs))
 
     def call(self, work: Callable[[A], T], argument: A, /) -> T:
         """Run an operation with one argument under the lock, like `run`."""

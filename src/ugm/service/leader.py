@@ -77,7 +77,7 @@ class LeaderLog:
     """
 
     __slots__ = (
-        *("_has_written", "_is_plain", "changes", "check", "clock", "is_followed", "number", "of_sessions", "outage"),
+        *("_is_plain", "changes", "check", "clock", "is_followed", "number", "of_sessions", "outage", "position"),
         "store",
     )
 
@@ -87,7 +87,8 @@ class LeaderLog:
         #: The number of the last transaction. Without a store, the numbers of the next process are larger, so it
         #: refuses clients that followed this one.
         self.number: int = time_ns() // 1000 if store is None else store.number
-        self._has_written = False
+        #: The number of operations whose changes were collected.
+        self.position: int = 0
         #: Why the store accepts no changes now; None if it does.
         self.outage: StoreError | None = None
         #: The collected changes, and whether all are of plain tables.
@@ -131,7 +132,7 @@ class LeaderLog:
         """
         self.check(changes)
         self.add(stored_changes(changes))
-        self._has_written = True
+        self.position += 1
 
     def add(self, changes: list[Change]) -> None:
         """Collect changes.
@@ -166,14 +167,6 @@ class LeaderLog:
             stored = b"[%b,%b]" % (data, encode(own)[1:-1]) if own else b"[%b]" % data
             self.number = self.store.append(changes + more, self.clock.of_change(), stored)
         return data
-
-    def is_written(self) -> bool:
-        """Return whether the changes of the current operation were collected."""
-        return self._has_written
-
-    def mark_committed(self) -> None:
-        """Note that the current change is final."""
-        self._has_written = False
 
     def wait(self, change: int, event: int) -> bool:  # noqa: ARG002 - as in the protocol
         """Return that the thread does not wait: the leader answers when the change is durable."""

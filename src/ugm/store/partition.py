@@ -368,18 +368,16 @@ class StoreLog:
         clock: the time of the changes.
     """
 
-    __slots__ = ("_before", "_deferred", "clock", "store")
+    __slots__ = ("_deferred", "clock", "store")
 
     def __init__(self, store: Store, clock: ChangeClock) -> None:
         self.store: Final = store
         self.clock: Final = clock
-        #: The number of the last change before the current operation.
-        self._before = store.number
         #: Of each thread: a list that gets the last change and the last event of each operation, which does not wait.
         self._deferred: Final = local()
 
     @property
-    def number(self) -> int:
+    def position(self) -> int:
         """The number of the last change."""
         return self.store.number
 
@@ -393,7 +391,6 @@ class StoreLog:
 
     def prepare(self) -> None:
         """Begin a change."""
-        self._before = self.store.number
         self.clock.begin()
 
     def write(self, changes: Sequence[object]) -> None:
@@ -406,14 +403,6 @@ class StoreLog:
         stored = stored_changes(changes)
         if stored:
             self.store.append(stored, self.clock.of_change())
-
-    def is_written(self) -> bool:
-        """Return whether the store has accepted the current change."""
-        return self.store.number > self._before
-
-    def mark_committed(self) -> None:
-        """Note that the current change is final."""
-        self._before = self.store.number
 
     def wait(self, change: int, event: int) -> bool:
         """Wait until a change is durable, unless this thread defers that.
@@ -472,7 +461,7 @@ def read_partition(
 class _ReadOnlyLog:
     """The log of a partition that is never changed: the parts of a `TransactionLog` that are used before a change."""
 
-    number: Final = 0
+    position: Final = 0
 
     def __init__(self, location: StoreLocation) -> None:
         self._location: Final = location

@@ -25,10 +25,10 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, ParamSpec, Protocol, TypeAlias, TypeVar, final
+from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar, final
 
 from ugm.arguments import require_items
-from ugm.engine_lock import CHANGING, EngineLock, OwnedLock
+from ugm.engine_lock import CHANGING, EngineLock, OwnedLock, call_function
 from ugm.errors import ReentrantCallError, RequestError
 from ugm.partition.events import Event, Subscriber, events_of
 
@@ -224,8 +224,8 @@ class TransactionLog(Protocol):
     """The object that makes the changes of a partition durable: for a store, or for the leader of a service."""
 
     @property
-    def number(self) -> int:
-        """The number of the last change."""
+    def position(self) -> int:
+        """A number that grows whenever `write` has written changes, although it may not have returned."""
 
     def require_ready(self) -> None:
         """Check, without the lock, that this process and this thread may change the partition.
@@ -240,17 +240,11 @@ class TransactionLog(Protocol):
     def write(self, changes: Sequence[object]) -> None:
         """Write the changes of an operation, under the lock."""
 
-    def is_written(self) -> bool:
-        """Return whether `write` has written the current change, although it may not have returned."""
-
-    def mark_committed(self) -> None:
-        """Note, under the lock, that the current change is final."""
-
     def wait(self, change: int, event: int) -> bool:
         """Wait, without the lock, until everything up to a change in the log is durable.
 
         Args:
-            change: the number of the change.
+            change: the position of the log after the change.
             event: the number of the last event until then.
 
         Returns:
@@ -259,11 +253,6 @@ class TransactionLog(Protocol):
 
     def release_locks(self) -> None:
         """Release every lock that this thread still holds after an exception."""
-
-
-def _call(call: tuple[Callable[..., T], tuple[Any, ...], dict[str, Any]]) -> T:
-    function, args, kwargs = call
-    return function(*args, **kwargs)
 
 
 @final
@@ -277,7 +266,7 @@ class Transactions:
         put_back: puts back all rows and calls of models that are listed in the lock.
     """
 
-    __slots__ = ("_lock", "_log", "_outbox", "_put_back", "is_recording")
+    __slots__ = ("_lock", "_log", "_outbox", "_position", "_put_back", "is_recording")
 
     def __init__(
         self, lock: EngineLock, outbox: EventOutbox | None, log: TransactionLog | None, put_back: Callable[[], None]
@@ -285,6 +274,8 @@ class Transactions:
         self._lock: Final = lock
         self._outbox: Final = outbox
         self._log: Final = log
+        #: The position of the log after the last final change.
+        self._position: int = 0 if log is None else log.position
         self._put_back: Final = put_back
         #: Whether events are recorded. The initial state of a partition is not.
         self.is_recording: bool = False
@@ -299,7 +290,7 @@ class Transactions:
 
     def run(self, decide: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a change, which a function makes under the lock."""
-        return self.change(_call, (decide, args, kwargs))
+        return self.change(call_function, (decide, args, kwargs))
 
     def change(self, decide: Callable[[A], T], argument: A) -> T:
         """Run a change with one argument, which a function makes under the lock."""
@@ -320,7 +311,7 @@ class Transactions:
                 answer = lock.run_locked(epoch, prepare, decide, argument)
                 if self._outbox is None:
                     return answer
-                change, event = 0 if log is None else log.number, self._outbox.last_event
+                change, event = 0 if log is None else log.position, self._outbox.last_event
             if log is None or log.wait(change, event):
                 self._outbox.deliver(event)
         except BaseException as error:
@@ -333,6 +324,7 @@ class Transactions:
     def _prepare(self) -> None:
         """Prepare for a change."""
         if self._log is not None:
+            self._position = self._log.position
             self._log.prepare()
         if self._lock.begin is not None:
             self._lock.begin(changes=True)
@@ -344,7 +336,7 @@ class Transactions:
             if isinstance(error, RequestError):
                 # The caller may rely on the state that the error describes, so that state must be durable, too.
                 event = 0 if self._outbox is None else self._outbox.last_event
-                if log.wait(log.number, event) and self._outbox is not None:
+                if log.wait(log.position, event) and self._outbox is not None:
                     self._outbox.deliver(event)
         finally:
             log.release_locks()
@@ -362,13 +354,13 @@ class Transactions:
         lock.changes = []
         if self._log is not None:
             # Last: until the list is replaced, the log tells whether the change is final.
-            self._log.mark_committed()
+            self._position = self._log.position
 
     def _finish_or_put_back(self) -> None:
         """End an operation that was interrupted: it is final if the log or the outbox has its changes."""
         changes, outbox, log = self._lock.changes, self._outbox, self._log
         is_added = outbox is not None and self.is_recording and outbox.has(changes)
-        if not is_added and not (log is not None and changes and log.is_written()):
+        if not is_added and not (log is not None and changes and log.position > self._position):
             self._put_back()
             return
         events = events_of(changes)
@@ -376,4 +368,4 @@ class Transactions:
             outbox.add(events, changes)
         self._lock.finish()
         if log is not None:
-            log.mark_committed()
+            self._position = log.position
