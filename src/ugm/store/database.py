@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import ClassVar, Final, NamedTuple
+from contextlib import contextmanager, suppress
+from typing import Any, ClassVar, Final, NamedTuple
 from zlib import crc32
 
 from ugm.errors import OutageError
@@ -187,6 +187,8 @@ class Database(ABC):
 
     #: The errors of its driver.
     errors: ClassVar[tuple[type[Exception], ...]]
+    #: The one that means that the stored data are damaged.
+    damage: ClassVar[type[Exception]]
     #: The types of the kinds of columns.
     types: ClassVar[Mapping[str, str]]
     #: The time of the system clock in milliseconds since 1970, as an expression.
@@ -204,6 +206,9 @@ class Database(ABC):
     patience: float = 0.0
     #: The time that a leader with an address has for another connection, in seconds.
     reconnect_time: ClassVar[float] = 0.0
+
+    #: The connection of the driver; None if it has to be opened.
+    _connection: Any = None
 
     def __init__(self, location: str) -> None:
         self.location: Final = location
@@ -256,9 +261,12 @@ class Database(ABC):
         """This process for `LeaderRecord.process`."""
         return ""
 
-    @abstractmethod
     def reset(self) -> None:
         """Close the connection; the next statement opens another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(*self.errors):
+                connection.close()
 
     def close(self) -> None:
         """Close the connection, and release the lock."""
@@ -272,12 +280,8 @@ class Database(ABC):
         try:
             yield
         except self.errors as error:
-            kind = StoreDamagedError if self.is_damage(error) else StoreError
+            kind = StoreDamagedError if type(error) is self.damage else StoreError
             raise kind(self.location, f"it cannot be used: {' '.join(str(error).split())}") from error
-
-    def is_damage(self, error: Exception) -> bool:  # noqa: ARG002 - for dialects that can tell
-        """Return whether an error means that the stored data are damaged."""
-        return False
 
     def selected(self, columns: Sequence[SqlColumn]) -> str:
         """Return columns for a query, so that JSON is read as text."""

@@ -159,6 +159,7 @@ class PostgresDatabase(Database):
     """
 
     errors: ClassVar[tuple[type[Exception], ...]] = (psycopg.Error,)
+    damage: ClassVar[type[Exception]] = psycopg.errors.DataCorrupted
     types: ClassVar[Mapping[str, str]] = {kind: names[1] for kind, names in TYPES.items()}
     now: ClassVar[str] = _NOW
     begin: ClassVar[str] = "BEGIN"
@@ -183,7 +184,7 @@ class PostgresDatabase(Database):
         self._conninfo: Final = conninfo
         self._schema: Final = schema
         self._identifier: Final = sql.Identifier(schema).as_string(None)
-        self._connection, self._is_locked = None, False
+        self._is_locked = False
         self.patience = patience
         super().__init__(_shown_location(conninfo, schema))
 
@@ -218,13 +219,6 @@ class PostgresDatabase(Database):
             connection.close()
             raise
         return connection
-
-    def reset(self) -> None:
-        """Close the connection; the next statement opens another one."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(psycopg.Error):
-                connection.close()
 
     def close(self) -> None:
         """Close the connection, and release the lock."""

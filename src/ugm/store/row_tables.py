@@ -170,23 +170,17 @@ class _Field(NamedTuple):
     parse: Callable[[Json], Any]
 
 
-#: The kinds of columns of types whose values databases have, and the functions that return their decoders.
-_PLAIN_COLUMNS: Final[Mapping[object, tuple[str, Callable[[], Callable[..., Any]] | None]]] = {
-    int: ("bigint", None),
-    # SQLite stores numbers.
-    bool: ("boolean", lambda: bool),
-}
-
-
 def _field(name: str, kind: Any) -> _Field:  # noqa: ANN401 - any annotation
     """Return a field of an annotation."""
     parse, required = _parser(kind), _required(kind)
     if required is UserGroup:
         columns = (SqlColumn(name, "text"), SqlColumn(f"{name}_groups", "json"))
         return _Field(columns, lambda user: (user.name, to_json(user.groups)), lambda: _user, parse)
-    if required in _PLAIN_COLUMNS:
-        sql, decoder = _PLAIN_COLUMNS[required]
-        return _Field((SqlColumn(name, sql),), lambda value: (value,), decoder, parse)
+    if required is int:
+        return _Field((SqlColumn(name, "bigint"),), lambda value: (value,), None, parse)
+    if required is bool:
+        # SQLite stores numbers.
+        return _Field((SqlColumn(name, "boolean"),), lambda value: (value,), lambda: bool, parse)
     if isinstance(required, type) and issubclass(required, str):
         make = _unchanged if required is str else required
         return _Field((SqlColumn(name, "text"),), lambda value: (value,), lambda: _Memo(make).__getitem__, parse)

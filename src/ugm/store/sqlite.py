@@ -43,7 +43,6 @@ _MAGIC: Final = 0x75676D73
 _START_TIME: Final = 19
 #: What follows from each append.
 _NEW_NUMBER: Final = "UPDATE leader SET number = new.number, renewed_at = {now}"
-_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 @final
@@ -56,6 +55,8 @@ class SqliteDatabase(Database):
     """
 
     errors: ClassVar[tuple[type[Exception], ...]] = (sqlite3.Error, OverflowError)
+    #: SQLite has no other use for the base class of its errors.
+    damage: ClassVar[type[Exception]] = sqlite3.DatabaseError
     types: ClassVar[Mapping[str, str]] = {kind: names[0] for kind, names in TYPES.items()}
     now: ClassVar[str] = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
     begin: ClassVar[str] = "BEGIN IMMEDIATE"
@@ -75,7 +76,7 @@ class SqliteDatabase(Database):
     def __init__(self, path: str | os.PathLike[str], *, is_reader: bool = False) -> None:
         self._path: Final = Path(os.path.realpath(path))
         self._is_reader: Final = is_reader
-        self._connection = self._lock = self._opened = None
+        self._lock = self._opened = None
         super().__init__(str(self._path))
 
     # Connecting
@@ -96,23 +97,12 @@ class SqliteDatabase(Database):
                 self._connection.execute("PRAGMA synchronous = FULL")
         return self._connection
 
-    def reset(self) -> None:
-        """Close the connection; the next statement opens another one."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(sqlite3.Error):
-                connection.close()
-
     def close(self) -> None:
         """Close the connection, and release the lock."""
         self.reset()
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.close()
-
-    def is_damage(self, error: Exception) -> bool:
-        """Return whether an error means that the file is damaged."""
-        return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
 
     # Statements
 

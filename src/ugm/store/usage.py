@@ -82,10 +82,6 @@ class UsageRow(NamedTuple):
     #: Resource-milliseconds, by resource.
     amounts: Mapping[str, int]
 
-    def __repr__(self) -> str:
-        amounts = ", ".join(f"{name!r}: {number_text(amount)}" for name, amount in self.amounts.items())
-        return f"UsageRow(name={self.name!r}, begin={self.begin}, end={self.end}, amounts={{{amounts}}})"
-
     def to_dict(self) -> dict[str, Json]:
         """Return the row for JSON, with exact resource-seconds as strings."""
         amounts = {name: format_seconds(amount) for name, amount in self.amounts.items()}
@@ -267,17 +263,6 @@ class UsageQuery(NamedTuple):
         """The first instant, in milliseconds since 1970."""
         return None if self.since is None else stored_time("since", self.since)
 
-    def check(self) -> None:
-        """Check what does not depend on the store.
-
-        Raises:
-            RequestError: an argument is invalid.
-        """
-        if self.by not in get_args(Grouping):
-            raise RequestError("by", self.by, f"expected one of {', '.join(get_args(Grouping))}")
-        if type(self.period) is not int and self.period not in _PERIODS:
-            raise RequestError("period", self.period, f"expected one of {', '.join(get_args(Period))}, or seconds")
-
     def rows(self, intervals: Iterable[UsageInterval], known: int, now: int) -> tuple[UsageRow, ...]:
         """Return the answer.
 
@@ -289,7 +274,10 @@ class UsageQuery(NamedTuple):
         Raises:
             RequestError: an argument is invalid, or usage at the first instant was deleted.
         """
-        self.check()
+        if self.by not in get_args(Grouping):
+            raise RequestError("by", self.by, f"expected one of {', '.join(get_args(Grouping))}")
+        if type(self.period) is not int and self.period not in _PERIODS:
+            raise RequestError("period", self.period, f"expected one of {', '.join(get_args(Period))}, or seconds")
         path = canonical_path(self.queue)
         begin = self.begin
         if begin is not None and begin < known:
