@@ -203,16 +203,14 @@ class EventOutbox:
             first, events, _ = batch = batches[0]
             if first > last and first > self._due:
                 return
-            self._call(first, events)
+            for subscriber in self._subscribers:
+                try:
+                    subscriber(first, events)
+                except Exception:
+                    text = "subscriber %r failed on %d events from number %d on"
+                    _LOGGER.exception(text, subscriber, len(events), first)
             self._delivered = batch
             batches.popleft()
-
-    def _call(self, first: int, events: tuple[Event, ...]) -> None:
-        for subscriber in self._subscribers:
-            try:
-                subscriber(first, events)
-            except Exception:
-                _LOGGER.exception("subscriber %r failed on %d events from number %d on", subscriber, len(events), first)
 
 
 P = ParamSpec("P")
