@@ -146,7 +146,7 @@ class CandidateOrder:
         """Follow the grant of a request that was taken out."""
         path = self._state.applications[request.row.application_id].row.queue_path
         self._granted[request.row.application_id] = request
-        self._parts.forget(path)
+        self._parts.follow(request.row.application_id, path)
         for above in ancestors(path):
             self._granted[above] = request
         if self._settings.of(path).policy == "fair" and path in self._heaps:

@@ -26,7 +26,7 @@ from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation
-from ugm.queues.tree import Queue, QueueTree
+from ugm.queues.tree import Queue
 from ugm.resources import Resource
 
 __all__ = ["BlockingLimit", "Charged", "RequestClass", "RequestClasses", "WaitingRequest", "guaranteed"]
@@ -144,37 +144,82 @@ class RequestClass:
 
 @final
 class UsedParts:
-    """The parts that queues use, by which a queue compares its children. They are kept until usage changes.
+    """The parts that queues use, by which a queue compares its children.
+
+    The usage of a queue without a counter is kept as the sum of its applications, and follows their changes.
 
     Args:
-        tree: the queues.
+        state: the partition.
     """
 
-    def __init__(self, tree: QueueTree) -> None:
-        self._tree: Final = tree
+    def __init__(self, state: PartitionState) -> None:
+        self._state: Final = state
         self._known: Final[dict[str, Ratio]] = {}
+        #: The sums of queues without a counter, by path, and the queue and the usage of each application in them.
+        self._sums: Final[dict[str, dict[str, int]]] = {}
+        self._held: Final[dict[str, tuple[str, Mapping[str, int]]]] = {}
 
     def of(self, queue: Queue) -> Ratio:
         """Return the part that a queue uses."""
         found = self._known.get(queue.queue_path)
         if found is None:
-            used = queue.usage() if queue.counter is None else queue.counter.used()
+            used = self._sum(queue) if queue.counter is None else queue.counter.used()
             found = self._known[queue.queue_path] = Ratio.used(used, guaranteed(queue), self.fair_maximum(queue))
         return found
 
-    def forget(self, queue_path: str) -> None:
-        """Compute the parts of a queue and of those above it again, because their usage changes."""
-        for path in ancestors(queue_path) if self._known else ():
+    def _sum(self, queue: Queue) -> Mapping[str, int]:
+        found = self._sums.get(queue.queue_path)
+        if found is None:
+            found = self._sums[queue.queue_path] = {}
+            for path in (one.queue_path for one in queue.below()):
+                for name in self._state.tree.queues[path].applications:
+                    held = self._state.applications[name].held()
+                    if held is not None:
+                        self._held[name] = path, held
+                        _add(found, held, 1)
+        return found
+
+    def follow(self, application_id: str, queue_path: str) -> None:
+        """Follow the usage of an application that is or was in a queue."""
+        if not (self._known or self._sums):
+            return
+        for path in ancestors(queue_path):
             self._known.pop(path, None)
+            if path not in self._state.tree.queues:
+                self._sums.pop(path, None)
+        if self._sums:
+            self._change_sums(application_id)
+
+    def _change_sums(self, application_id: str) -> None:
+        """Count an application as it is now, instead of as it was counted before."""
+        if application_id in self._held:
+            self._add(*self._held.pop(application_id), -1)
+        application = self._state.applications.get(application_id)
+        held = None if application is None else application.held()
+        if application is not None and held is not None:
+            self._held[application_id] = application.row.queue_path, held
+            self._add(application.row.queue_path, held, 1)
+
+    def _add(self, queue_path: str, held: Mapping[str, int], sign: int) -> None:
+        for path in ancestors(queue_path):
+            if path in self._sums:
+                _add(self._sums[path], held, sign)
 
     def forget_all(self) -> None:
         """Compute the parts of all queues again."""
         self._known.clear()
+        self._sums.clear()
+        self._held.clear()
 
     def fair_maximum(self, queue: Queue) -> Mapping[str, int]:
         """Return the maximum that the part of a queue refers to."""
         below = [one.quota.max_resources for one in queue.lineage()][-2::-1]
-        return fair_maximum([self._tree.cluster, *below])
+        return fair_maximum([self._state.tree.cluster, *below])
+
+
+def _add(total: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + sign * amount
 
 
 @final
@@ -215,7 +260,7 @@ class RequestClasses:
         self.offered: Final[set[str]] = set()
         self.in_queue: Final[dict[str, dict[int, list[WaitingRequest]]]] = {}
         self.priorities: Final[dict[int, int]] = {}
-        self.parts: Final = UsedParts(state.tree)
+        self.parts: Final = UsedParts(state)
 
     def class_of(self, allocation_id: str) -> RequestClass:
         """Return the class of a pending request."""
@@ -356,15 +401,17 @@ class RequestClasses:
     def follow(self, application_id: str, request_ids: Iterable[str]) -> None:
         """Follow the changed requests of an application, or all of them if the application has changed."""
         application, known = self._state.applications.get(application_id), self._of_application.get(application_id, {})
-        if application is not None:
-            self.parts.forget(application.row.queue_path)
+        before = self._facts.get(application_id)
+        placed = before if application is None else application.row
+        if placed is not None:
+            self.parts.follow(application_id, placed.queue_path)
         if application is None or not application.pending:
             if known:
                 for name in list(known):
                     self._forget(application_id, name)
                 del self._facts[application_id]
             return
-        row, pending, before = application.row, application.pending, self._facts.get(application_id)
+        row, pending = application.row, application.pending
         is_running = application.holding is not None
         is_single = is_running or len(pending) > 1 or self._models.may_deny
         group = row.group if application.has_chosen_group else row.user.groups

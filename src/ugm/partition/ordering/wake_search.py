@@ -111,7 +111,7 @@ class WakeSearch:
             self._charges.forget()
             raise
         for row in self._woken:
-            self._classes.parts.forget(self._state.owner(row).row.queue_path)
+            self._classes.parts.follow(row.application_id, self._state.owner(row).row.queue_path)
         return tuple([row.request for row in self._woken])
 
     # Passes
@@ -322,7 +322,7 @@ class WakeSearch:
             return True
         freed = marks.freed
         for row in (*marks.ended, *(one.row for one in map(self._state.applications.get, freed) if one is not None)):
-            classes.parts.forget(row.queue_path)
+            classes.parts.follow(row.application_id, row.queue_path)
             self._note_charged(row)
         self._reopen()
         for name, request_ids in marks.take().items():
