@@ -469,7 +469,8 @@ def _budget_sentence(owner: str, resource: str, violation: Violation) -> str:
 
 
 def _owner_text(kind: str, name: str) -> str:
-    if kind == "user":
+    # Models count what users have, too.
+    if kind == "user" or kind.endswith(" of user"):
         return "Your limit"
     if kind == "group":
         return f"The limit of the group {name}"

@@ -6,8 +6,7 @@ allocations. The store is closed and opened again between. One of the models fai
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from hypothesis import settings
@@ -18,9 +17,9 @@ import ugm.testing.partition_machine as drawn
 from stateful.test_partition import StoreMachine
 from support.examples import examples
 from support.failing_models import Fuse, ResettableFailing
-from support.partition_fixtures import BrokenError
+from support.partition_fixtures import BrokenError, NodesOfUsers
 from support.quotatree_fixtures import document, manager_of
-from ugm import AllocationRequest, Claim, RequestError, Resource, Violation
+from ugm import AllocationRequest, Claim, RequestError, Resource
 from ugm.configuration import ElasticConfig, ElasticGroup, GroupSource
 from ugm.elastic import ElasticModel
 from ugm.model import QuotaModel
@@ -53,41 +52,6 @@ def forest_model() -> ForestModel:
     )
     memory = document({"top!": ("nil", 18), "ana!": ("top", 12), "bob!": ("top", 10)}, "memory", "memory")
     return ForestModel(manager_of(cores, memory, forest="all"), "all", groups_of)
-
-
-class NodesOfUsers:
-    """At most one node for each user, which also counts the pending requests."""
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all claims."""
-        self.held: Counter[tuple[str, str]] = Counter()
-        self.pending: Counter[str] = Counter()
-
-    def check(self, claim: Claim) -> Iterator[Violation]:
-        """Deny a second node."""
-        if any(user == claim.user.name and node != claim.node for user, node in self.held if claim.node):
-            yield Violation("nodes of user", claim.user.name, "", "", "node", 1, 1, 1)
-
-    def charge(self, claim: Claim) -> None:
-        """Count a claim."""
-        self.held.update([(claim.user.name, claim.node)] if claim.node else [])
-
-    def refund(self, claim: Claim) -> None:
-        """Count a claim no more."""
-        self.held -= Counter([(claim.user.name, claim.node or "")])
-
-    def add_pending(self, claim: Claim) -> None:
-        """Count a pending claim, whose node is open."""
-        assert claim.node is None
-        self.pending[claim.allocation_id] += 1
-
-    def remove_pending(self, claim: Claim) -> None:
-        """Count a pending claim no more."""
-        assert claim.node is None
-        self.pending -= Counter([claim.allocation_id])
 
 
 class ModelsMachine(StoreMachine):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -20,6 +21,8 @@ __all__ = [
     "SUE",
     "BrokenError",
     "Licences",
+    "NodesOfUsers",
+    "OneNode",
     "Seats",
     "changing_nothing",
     "config",
@@ -127,6 +130,54 @@ def objection(partition: AbstractPartition, plan: PreemptionPlan | ReclaimPlan |
     with changing_nothing(partition), pytest.raises(RequestError) as caught:
         operation(plan)
     return caught.value.reason.removeprefix("the plan is stale: ")
+
+
+class NodesOfUsers:
+    """At most one node for each user, which also counts the pending requests."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all claims."""
+        self.held: Counter[tuple[str, str]] = Counter()
+        self.pending: Counter[str] = Counter()
+
+    def check(self, claim: Claim) -> Iterator[Violation]:
+        """Deny a second node."""
+        if any(user == claim.user.name and node != claim.node for user, node in self.held if claim.node):
+            yield Violation("nodes of user", claim.user.name, "", "", "node", 1, 1, 1)
+
+    def charge(self, claim: Claim) -> None:
+        """Count a claim."""
+        self.held.update([(claim.user.name, claim.node)] if claim.node else [])
+
+    def refund(self, claim: Claim) -> None:
+        """Count a claim no more."""
+        self.held -= Counter([(claim.user.name, claim.node or "")])
+
+    def add_pending(self, claim: Claim) -> None:
+        """Count a pending claim, whose node is open."""
+        assert claim.node is None
+        self.pending[claim.allocation_id] += 1
+
+    def remove_pending(self, claim: Claim) -> None:
+        """Count a pending claim no more."""
+        assert claim.node is None
+        self.pending -= Counter([claim.allocation_id])
+
+
+class OneNode:
+    """A model that grants only on one node."""
+
+    def check(self, claim: Claim) -> list[Violation]:
+        """Deny another node."""
+        return [] if claim.node in {None, "n1"} else [Violation("node", "n1", "", "", "node", 1, 1, 1)]
+
+    def charge(self, claim: Claim) -> None:
+        """Count nothing."""
+
+    refund = charge
 
 
 class Licences:

@@ -18,7 +18,7 @@ from ugm.configuration import (
     QueueConfig,
     SchedulerConfig,
 )
-from ugm.configuration.fields import setting_texts
+from ugm.configuration.fields import field_shapes, setting_texts
 from ugm.configuration.scheduler import Path
 from ugm.errors import RequestError, quote
 from ugm.identity import WILDCARD
@@ -104,6 +104,12 @@ def _sets_maximum(limit: LimitConfig) -> bool:
     return bool(limit.max_resources or limit.max_applications)
 
 
+#: The settings without an effect of their own.
+_WITHOUT_EFFECT: Final = ("names", "quota_tree_rules")
+#: What happens without a setting.
+_INSTEAD: Final = {"resources": "other names are accepted", "families": "each variant is a resource of its own"}
+
+
 class _Export:
     def __init__(self) -> None:
         self.left_out: Final[list[LeftOut]] = []
@@ -116,19 +122,11 @@ class _Export:
         queues = partition.queues and self._queues(partition.queues, (*path, "queues"), limited)
         rules = tuple(_rule(rule) for rule in partition.placement_rules)
         ugm, at = partition.ugm, (*path, "ugm")
-        for field, value, message in (
-            ("elastic", ugm.elastic, "the elastic groups are left out"),
-            ("fairshare", ugm.fair_share, "the shares of users are left out"),
-            ("resources", ugm.resources, "the list of resources is left out; other names are accepted"),
-            ("families", ugm.families, "the families are left out; each variant is a resource of its own"),
-            ("thresholds", ugm.thresholds.shares, "the thresholds are left out"),
-        ):
-            if value:
-                self._leave_out((*at, field), message)
-        for number, one in enumerate(ugm.quota_trees):
-            self._leave_out((*at, "quotatrees", number), f"the quota tree {quote(one.tree.name)} is left out")
-        for number, budget in enumerate(ugm.budgets):
-            self._leave_out((*at, "budgets", number), f"the budget {quote(budget.name)} is left out")
+        for shape in field_shapes(Extensions):
+            value = getattr(ugm, shape.name)
+            if value != getattr(Extensions(), shape.name) and shape.name not in _WITHOUT_EFFECT:
+                reason = _INSTEAD.get(shape.name, "Apache YuniKorn has nothing like it")
+                self._leave_out((*at, shape.yaml_name), f"it is left out: {reason}")
         limits = self._limits(partition.limits, (*path, "limits"), limited)
         return replace(partition, queues=queues, limits=limits, placement_rules=rules, ugm=Extensions())
 

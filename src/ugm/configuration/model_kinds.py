@@ -30,12 +30,13 @@ from ugm.configuration.fields import ConfigValue
 from ugm.configuration.scheduler import ElasticGroup, Finding, GroupSource, PartitionConfig, Path, QuotaTreeDocument
 from ugm.errors import RequestError, UgmError, quote
 from ugm.identity import UserGroup
-from ugm.model import Claim, QuotaModel
+from ugm.model import BUDGET, Claim, QuotaModel
 from ugm.resources import Resource
 
 __all__ = [
     "DOCUMENT_MODULES",
     "NAMESPACE_TAG",
+    "THRESHOLD_KINDS",
     "GroupFinder",
     "ModelDefinition",
     "ModelKind",
@@ -171,6 +172,8 @@ class _Entry(NamedTuple):
     module: str
     #: The names of the classes of its models, by which a report is recognised.
     models: tuple[str, ...]
+    #: The kinds of their limits that `ModelKind.uses` yields.
+    limits: tuple[str, ...] = ()
     #: The values that a file may contain as documents of another format, and the module of each that defines `FORMAT`,
     #: a `ugm._documents.loader.DocumentFormat`.
     documents: Mapping[type[ConfigValue], str] = MappingProxyType({})
@@ -178,17 +181,24 @@ class _Entry(NamedTuple):
 
 #: The kinds by the key of a partition's settings that declares such models. Models are made and asked in this order.
 _KINDS: Final[Mapping[str, _Entry]] = {
-    "elastic": _Entry("ugm.elastic.kind", ("ElasticModel",), {ElasticGroup: "ugm.kubernetes.elastic_quotas"}),
-    "quota_trees": _Entry(
-        "ugm.quotatree.kind", ("TreeModel", "ForestModel"), {QuotaTreeDocument: "ugm.quotatree.kind"}
+    "elastic": _Entry(
+        "ugm.elastic.kind", ("ElasticModel",), ("elastic group",), {ElasticGroup: "ugm.kubernetes.elastic_quotas"}
     ),
-    "budgets": _Entry("ugm.budgets.kind", ("Budgets",)),
+    "quota_trees": _Entry(
+        *("ugm.quotatree.kind", ("TreeModel", "ForestModel"), ("quota node",)),
+        documents={QuotaTreeDocument: "ugm.quotatree.kind"},
+    ),
+    "budgets": _Entry("ugm.budgets.kind", ("Budgets",), (BUDGET,)),
     "fair_share": _Entry("ugm.fairness.kind", ("FairShares",)),
 }
 #: The modules of all documents of other formats, by the class of their values.
 DOCUMENT_MODULES: Final[Mapping[type[ConfigValue], str]] = {
     value: module for entry in _KINDS.values() for value, module in entry.documents.items()
 }
+#: The kinds of limits with thresholds.
+THRESHOLD_KINDS: Final = tuple(
+    sorted(("group", "queue", "user", *(kind for entry in _KINDS.values() for kind in entry.limits)))
+)
 
 
 class ReportedUse(NamedTuple):

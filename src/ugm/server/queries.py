@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, zip_longest
 from math import inf
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 from ugm.budgets import AccountState
 from ugm.fairness.model import explain_shares
@@ -18,7 +18,6 @@ from ugm.queues import Placement
 from ugm.resources import as_float
 
 __all__ = [
-    "ThresholdKind",
     "account_dict",
     "account_reports",
     "accounts_of",
@@ -30,9 +29,6 @@ __all__ = [
     "natural_key",
     "shares_of",
 ]
-
-#: The kinds of limits with thresholds.
-ThresholdKind: TypeAlias = Literal["budget", "elastic group", "group", "queue", "quota node", "user"]
 
 
 def answer_dict(

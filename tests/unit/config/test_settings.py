@@ -71,7 +71,9 @@ def test_shares_are_exact_texts() -> None:
     assert parse_config(dump_config(read)) == read
     exported = export_config(read)
     assert exported.config.partition().ugm.fair_share is None
-    assert [str(one) for one in exported.left_out] == ["partitions[0].ugm.fairshare: the shares of users are left out"]
+    assert [str(one) for one in exported.left_out] == [
+        "partitions[0].ugm.fairshare: it is left out: Apache YuniKorn has nothing like it"
+    ]
 
 
 def test_policy_without_shares() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.partition_fixtures import BOB, SUE, changing_nothing, memory, partition_of, refused, started
-from ugm import Claim, Partition, Violation
+from support.partition_fixtures import BOB, SUE, OneNode, changing_nothing, memory, partition_of, refused, started
+from ugm import Partition
 
 QUEUES = (
     "{name: p, resources: {max: {memory: 10}}, queues: [{name: a, maxapplications: 2}, {name: b, resources: {max:"
@@ -55,19 +55,6 @@ def test_replace_what_is_no_placeholder(partition: Partition) -> None:
     ]:
         with refused(partition, text):
             partition.replace(name, new, memory(1))
-
-
-class OneNode:
-    """A model that grants only on one node."""
-
-    def check(self, claim: Claim) -> list[Violation]:
-        """Deny another node."""
-        return [] if claim.node in {None, "n1"} else [Violation("node", "n1", "", "", "node", 1, 1, 1)]
-
-    def charge(self, claim: Claim) -> None:
-        """Count nothing."""
-
-    refund = charge
 
 
 def test_replace_on_another_node() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from support.partition_fixtures import SUE, memory, objection, started
+from support.partition_fixtures import SUE, NodesOfUsers, memory, objection, started
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.preemption import Outcome, PreemptionPlan
 from ugm.store import open_partition
@@ -292,3 +292,17 @@ def test_a_plan_without_a_node_keeps_that_of_the_request() -> None:
     partition.carry_out(plan_of_request(partition))
 
     assert [one.node for one in partition.allocations() if one.allocation_id == "prod-0"] == ["n"]
+
+
+def test_nodes_that_a_model_does_not_allow() -> None:
+    """A plan evicts nothing on a node where a quota model would still deny the request."""
+    partition = Partition(parse_config(CONFIG).partition(), cluster=memory(10), models=[NodesOfUsers()])
+    for name, node, usage in (("prod", "n1", 2), ("batch", "n1", 4), ("lab", "n2", 0), ("mine", "n2", 0)):
+        partition.submit(name, UserGroup(name), f"root.{name}")
+        assert partition.allocate(f"{name}-0", name, memory(usage), node=node)
+    partition.submit("more", UserGroup("more"), "root.batch")
+    assert partition.allocate("more-0", "more", memory(4), node="n2")
+
+    assert plan(partition, 4, nodes={"n2": memory(0)}).outcome is Outcome.NONE
+    made = plan(partition, 4, nodes={"n1": memory(0), "n2": memory(0)})
+    assert (made.node, [one.allocation_id for one in made.victims]) == ("n1", ["batch-0"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.partition_fixtures import config, objection
+from support.partition_fixtures import OneNode, config, objection
 from support.reclaim_scenes import QUEUES, Held, lending_models, lending_partition, submit_groups
 from support.server_fixtures import PREFIX, client
 from ugm import Partition, RequestError, Resource
@@ -43,6 +43,22 @@ def test_the_promised_duration_counts_for_budgets(kinds: str) -> None:
     assert partition.reclaim(plan) == ("b-0", "b-1")
     assert partition.allocate("a-0", "a", THREE, duration=3600)
     partition.verify()
+
+
+@KINDS
+def test_nodes_that_a_model_does_not_allow(kinds: str) -> None:
+    """A plan evicts nothing on a node where another quota model would still deny the request."""
+    models = [*lending_models(kinds, GUARANTEED, 10), OneNode()]
+    partition = Partition(config(QUEUES), cluster=Resource(gpu=10), models=models)
+    submit_groups(partition, GUARANTEED)
+    partition.adopt("a-0", "a", Resource(gpu=1), node="n1")
+    for number, node in enumerate(("n2", "n2", "n1", "n1")):
+        partition.adopt(f"b-{number}", "b", TWO, node=node)
+    free = Resource(gpu=0)
+
+    assert partition.plan_reclaim("a", TWO, nodes={"n2": free}).outcome is Outcome.NONE
+    plan = partition.plan_reclaim("a", TWO, nodes={"n1": free, "n2": free})
+    assert (plan.node, plan.allocation_ids) == ("n1", ("b-2",))
 
 
 def test_text() -> None:

@@ -144,15 +144,18 @@ class Doorman(Licences):
 
 
 @pytest.mark.parametrize(
-    "allows", [lambda claim: claim.user == BOB, lambda claim: not claim.preemptible], ids=["user", "preemptible"]
+    "allows",
+    [lambda claim: claim.user == BOB, lambda claim: not claim.preemptible, lambda claim: claim.node == "n4"],
+    ids=["user", "preemptible", "node"],
 )
 def test_requests_of_one_size_that_a_model_tells_apart(allows: Callable[[Claim], bool]) -> None:
     """A request is woken although a quota model still denies an older one of its size."""
     model = Doorman(0)
     partition = Partition(EIGHT, models=[model])
-    for name, user, preemptible in (("first", SUE, True), ("second", BOB, True), ("third", SUE, False)):
+    requests = (("first", SUE, True, None), ("second", BOB, True, None), ("third", SUE, False, None))
+    for name, user, preemptible, node in (*requests, ("fourth", SUE, True, "n4")):
         partition.submit(user.name, user, "root.a")
-        assert partition.request(name, user.name, memory(1), preemptible=preemptible)
+        assert partition.request(name, user.name, memory(1), preemptible=preemptible, node=node)
     assert partition.allocate("held", BOB.name, memory(1))
     assert woken(partition.waiting_list()) == []
     model.allows = allows

@@ -269,6 +269,14 @@ class SubjectQueries(AdmissionPart):
         """
         return application.claim(self._row(application, query))
 
+    def possible_nodes(self, claim: Claim, nodes: Mapping[str, Resource] | None) -> Mapping[str, Resource] | None:
+        """Return the nodes for which no model denies a claim more than elsewhere; others need no victims."""
+        if nodes is None or not self._models.all:
+            return nodes
+        elsewhere = frozenset(self._models.check(claim))
+        checked = ((name, self._models.check(claim._replace(node=name))) for name in nodes)
+        return {name: nodes[name] for name, violations in checked if elsewhere.issuperset(violations)}
+
     def _row(self, application: Application, query: AllocationRequest) -> Allocation:
         # A query has no allocation and no node.
         request = query._replace(

@@ -95,6 +95,8 @@ class _Answer(NamedTuple):
     is_allowed: bool
     #: The allocations that the models would evict now; empty if they allow the request, or if that does not help.
     evictions: tuple[str, ...]
+    #: The named nodes on which the models allow as much as elsewhere; None if nodes do not matter.
+    nodes: Mapping[str, Resource] | None
 
     @property
     def blocking(self) -> tuple[Violation, ...]:
@@ -179,11 +181,12 @@ class PreemptionPlanning(SubjectQueries):
         name, application_id, usage, _, priority, *_ = call.request
         decision = self.check(application_id, call.request)
         placed = self._placed_rows(name, call.placed)
-        answer = self._answer(call.request, placed, evicts=True)
+        answer = self._answer(call.request, placed, evicts=True, nodes=call.nodes)
         path = self._state.applications[application_id].queue.queue_path
         options = call.since, call.may_preempt, call.within_queue, call.request.preemptible, call.request.duration
         request = PreemptionRequest(name, application_id, path, usage, priority, *options)
         now = self._models.clock.now(changes=False) if call.now is None else call.now
+        call = call._replace(nodes=answer.nodes)
         question = _Question(call, request, placed, now, answer)
         is_allowed = decision.allowed and answer.is_allowed
         if answer.in_models and not is_allowed:
@@ -225,6 +228,7 @@ class PreemptionPlanning(SubjectQueries):
         leaving: Iterable[Allocation] = (),
         *,
         evicts: bool = False,
+        nodes: Mapping[str, Resource] | None = None,
     ) -> _Answer:
         """Return the answer of all limits. Everything is charged and refunded, so nothing has changed afterwards.
 
@@ -233,6 +237,7 @@ class PreemptionPlanning(SubjectQueries):
             placed: requests that count as granted.
             leaving: allocations that count as released, in addition to the terminating ones.
             evicts: whether to ask the models for evictions.
+            nodes: the nodes that the request may run on.
         """
         charges = TrialCharges(self._state, self._models)
         for row in placed.values():
@@ -244,10 +249,11 @@ class PreemptionPlanning(SubjectQueries):
         denied = self._models.check(claim)
         is_allowed = not denied and not self._state.violations(application, claim.usage)
         evictions = self._models.evictions(claim) if denied and evicts else ()
+        possible = self.possible_nodes(claim, nodes)
         gone = [*leaving, *self._state.terminating_rows().values()]
         own, in_models = self.violations_without(application, claim, gone)
         charges.refund_all()
-        return _Answer(own, in_models, is_allowed, evictions)
+        return _Answer(own, in_models, is_allowed, evictions, possible)
 
     def _plans(
         self, question: _Question, evicted: Sequence[str], nodes: Mapping[str, Resource] | None

@@ -272,6 +272,7 @@ class ReclaimPlanning(SubjectQueries):
         application, terminating = self.application_of(subject), self._state.terminating_rows().items()
         leaving = [row for name, row in terminating if only is None or name not in only]
         request = _Request(application, self.claim(application, query), leaving, only)
+        nodes = self.possible_nodes(request.claim, nodes)
         made = ReclaimPlan(subject, query, Outcome.FITS)
         places: list[tuple[str | None, Resource | None]] = [(None, None)] if nodes is None else [*sorted(nodes.items())]
         for outcome, one in ((Outcome.FITS, request._replace(leaving=())), (Outcome.AWAITS_TERMINATING, request)):

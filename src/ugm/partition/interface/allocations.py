@@ -108,8 +108,8 @@ class WorkOperations(PartitionParts):
                 is stored with the allocation, for quota models. Nothing happens to an allocation that is still held
                 then. `resize` and `replace` keep the end.
             node: the name of the node that the allocation runs on; None for no node. It is stored for queries and for
-                plans of preemption with nodes. Limits do not depend on it, and it need not be registered. A pending
-                allocation may have another node or none: the node of the grant counts.
+                plans of preemption with nodes. Only quota models may depend on it, and it need not be registered. A
+                pending allocation may have another node or none: the node of the grant counts.
             label: the name of the work at the host, for people, of at most 256 characters. It is stored and shown, and
                 a repeated call may have another one, which has no effect.
             assign: the variants to which amounts of any variant are assigned (see `ugm.families`), for example those of

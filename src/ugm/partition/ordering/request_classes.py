@@ -432,7 +432,7 @@ class RequestClasses:
     def _add(self, application_id: str, facts: _Facts, row: Allocation) -> None:
         name = row.allocation_id
         # Quota models know more about a request than its usage.
-        traits = (row.preemptible, row.duration) if self._models.may_deny else None
+        traits = (row.preemptible, row.duration, row.node) if self._models.may_deny else None
         own = application_id if facts.is_single else ""
         key = (*facts[1:5], own, row.usage, row.assign, row.priority, traits)
         found = self._classes.get(key) or RequestClass(key, row, facts.queue_path, self._untested)

@@ -20,7 +20,7 @@ from heapq import nlargest
 from itertools import accumulate, product
 from math import inf
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, final, get_args
+from typing import TYPE_CHECKING, Any, Final, final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -30,6 +30,7 @@ from prometheus_client.registry import Collector
 from ugm._json_values import JsonMapping
 from ugm.arguments import require_count
 from ugm.budgets import AccountState
+from ugm.configuration.model_kinds import THRESHOLD_KINDS
 from ugm.identity import ancestors
 from ugm.partition import (
     AbstractPartition,
@@ -45,7 +46,7 @@ from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource, as_float
 from ugm.server.history import History
 from ugm.server.metrics.table import amount_unit, descriptions
-from ugm.server.queries import ThresholdKind, accounts_of, shares_of
+from ugm.server.queries import accounts_of, shares_of
 from ugm.server.views.model_trees import MEASURES, ModelTree, trees_of
 
 if TYPE_CHECKING:
@@ -392,7 +393,7 @@ def _add_service(samples: MetricSamples, status: ServiceStatus) -> None:
 def _add_thresholds(samples: MetricSamples, watch: ThresholdWatch) -> None:
     counts = Counter((one.kind, one.threshold) for one in watch.crossed)
     # Zeros are samples too, so that alerts end.
-    for kind, share in product(get_args(ThresholdKind), watch.shares):
+    for kind, share in product(THRESHOLD_KINDS, watch.shares):
         samples.add("ugm_threshold_crossed_limits", counts[kind, share], kind=kind, threshold=str(share))
 
 

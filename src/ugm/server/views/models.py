@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct, structs
 
 from ugm.budgets import AccountState, BudgetChange, BudgetChangeKind
+from ugm.configuration.model_kinds import THRESHOLD_KINDS
 from ugm.fairness.rank import RankedNode, RankExplanation
 from ugm.partition import ThresholdCrossed, ThresholdWatch
 from ugm.partition.interface.operation_kinds import Role
@@ -16,7 +17,6 @@ from ugm.server.http.payloads import require_found
 from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition
 from ugm.server.interface.schemas import ListQuery, Name, Object
 from ugm.server.queries import (
-    ThresholdKind,
     account_dict,
     account_reports,
     accounts_of,
@@ -141,10 +141,13 @@ class Thresholds(Struct):
     crossed: list[ThresholdCrossed]
 
 
+_ThresholdKind: Any = Literal[("", *THRESHOLD_KINDS)]
+
+
 class ThresholdsQuery(ListQuery, forbid_unknown_fields=True):
     """The filters and the page of thresholds."""
 
-    kind: Literal["", ThresholdKind] = ""
+    kind: _ThresholdKind = ""
 
 
 @ROUTES.get(f"{PARTITION}/thresholds")
