@@ -46,7 +46,6 @@ SOURCES: Final = (
     "configuration/scheduler.py",
     "_documents/*.py",
     "*/kind.py",
-    "fairness/declared.py",
     "kubernetes/elastic_quotas.py",
     "quotatree/documents.py",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from inspect import isclass
+from pkgutil import iter_modules
 from typing import Final
 
 import pytest
@@ -12,23 +13,12 @@ import pytest
 import ugm
 from support.places import DOCS
 
+#: The packages whose classes users meet elsewhere, if at all.
+INNER: Final = ("_documents", "cli", "configuration", "integrations", "ordering", "preemption")
 #: Packages whose public classes are described.
 PACKAGES: Final = (
     "ugm",
-    "ugm.config",
-    "ugm.elastic",
-    "ugm.events",
-    "ugm.fairness",
-    "ugm.kubernetes",
-    "ugm.partition",
-    "ugm.queues",
-    "ugm.quotatree",
-    "ugm.server",
-    "ugm.service",
-    "ugm.simulation",
-    "ugm.store",
-    "ugm.testing",
-    "ugm.tracking",
+    *(f"ugm.{one.name}" for one in iter_modules(ugm.__path__) if one.ispkg and one.name not in INNER),
 )
 _DIRECTIVE: Final = re.compile(
     r"^\.\. (automodule|py:module|py:currentmodule|(?:auto|py:)(?:class|function|exception|data)):: ([\w.]+).*\n"

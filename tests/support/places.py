@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DOCS", "EXAMPLES", "ROOT", "TESTS", "environment"]
+__all__ = ["DOCS", "EXAMPLES", "ROOT", "TESTS", "environment", "model_packages"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 TESTS: Final = ROOT / "tests"
@@ -18,3 +19,10 @@ DOCS: Final = ROOT / "docs"
 def environment() -> dict[str, str]:
     """Return the environment of a process that imports what this one imports."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+
+
+def model_packages() -> set[str]:
+    """Return the names of the packages of quota models: the layer with the budgets."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    [layer] = [one for one in settings["contracts"][0]["layers"] if "budgets" in one]
+    return set(layer.split(" | "))

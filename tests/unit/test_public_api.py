@@ -16,7 +16,7 @@ import pytest
 from mypy import api
 
 import ugm
-from support.places import ROOT, TESTS
+from support.places import ROOT, TESTS, model_packages
 from ugm.service.protocol.values import ANNOTATIONS
 
 #: Every module without an underscore in its name.
@@ -83,7 +83,7 @@ def test_types_of_public_signatures_are_public(name: str) -> None:
 
 
 #: The packages of the kinds of quota models.
-KINDS = {"ugm.budgets", "ugm.elastic", "ugm.fairness", "ugm.kubernetes", "ugm.quotatree"}
+KINDS = {"ugm.kubernetes", *(f"ugm.{name}" for name in model_packages())}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import pytest
 from support.config_cases import problems_of
 from ugm import Manager, Partition, Resource, UserGroup, parse_config
 from ugm.config import dump_config, export_config
+from ugm.configuration import Extensions
+from ugm.configuration.fields import field_shapes
 
 USERS = ["8f3c2a10-11aa", "auth0|123", "ana@x.org", "Jane Doe", "CORP\\ana", "üser", 'name\'s "x"', "#1", "1", "~", "-"]
 GROUPS = ["ml team", "8-gpus", "team/vision", "dev", "研究"]
@@ -19,7 +21,7 @@ partitions:
   queues: [{name: a}]
 """
 
-KEYS = "known here: budgets, elastic, fairshare, families, names, quotatreerules, quotatrees, resources, thresholds"
+KEYS = f"known here: {', '.join(sorted(shape.yaml_name for shape in field_shapes(Extensions)))}"
 
 
 def configuration() -> str:
