@@ -136,9 +136,9 @@ class _BoundedConnection(psycopg.Connection[Any]):
         try:
             wanted = next(call)
             while True:
-                # psycopg tells from time to time that nothing is ready.
+                # psycopg continues the call from time to time, even if nothing is ready.
                 ready = yield wanted
-                if not ready and monotonic() > end:
+                if monotonic() > end:
                     raise psycopg.OperationalError(f"no answer within {self.longest_call:g} seconds")
                 wanted = call.send(ready)
         except StopIteration as stop:

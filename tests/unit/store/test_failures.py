@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -16,7 +17,7 @@ import pytest
 from support.postgres import Server, server_here
 from support.store_fixtures import filled, held, names, put, removed, replayed, submitted, writing_process
 from ugm.store import PostgresLocation, Store, StoreDeposedError, StoreError, StoreReader, open_store
-from ugm.store.reader import StoreLocation
+from ugm.store.reader import StoreLocation, database_at
 
 #: The changes that may be stored although nobody was told: one of each thread.
 _IN_FLIGHT = 4
@@ -146,6 +147,21 @@ def test_an_outage() -> None:
         assert put(store, removed("doubt")) == number + 1
         store.close()
         assert names(location) == []
+
+
+@pytest.mark.ci
+def test_a_server_that_is_stopped(postgres: PostgresLocation) -> None:
+    """A call without an answer fails, also if the connection is not lost; the next one opens another connection."""
+    database = database_at(postgres)
+    [[process]] = database.run("SELECT pg_backend_pid()")
+    os.kill(process, signal.SIGSTOP)
+    try:
+        with pytest.raises(StoreError, match="no answer within 4 seconds"):
+            database.run("SELECT 1")
+        assert database.run("SELECT 1") == [(1,)]
+    finally:
+        os.kill(process, signal.SIGCONT)
+        database.close()
 
 
 @pytest.mark.ci
