@@ -5,7 +5,8 @@ has lost its connection repeats operations that may have been executed.
 
 The idea: operations are executed in the order of their arrival, in the thread of the loop. Operations that are received
 together, or during a commit, are one transaction of the store: their changes, the owners of their allocations and their
-answers. They have one time. Answers wait in a queue until their transaction is durable.
+answers. They have one time. Answers wait in a queue until their transaction is durable. While few clients call, a
+commit waits a moment for those that were just answered, so that all of them share it.
 
 Invariants:
 
@@ -59,6 +60,10 @@ _LEASE: Final = 0.25
 #: The time between two searches for idle sessions, and the time after which such a session is forgotten, in seconds.
 _TIDY: Final = 60.0
 _FORGET: Final = 3600.0
+#: The maximum time for which a commit waits for the next calls of the clients that were just answered, in seconds, and
+#: the maximum number of answers after which it waits.
+_GATHERING: Final = 0.001
+_FEW: Final = 64
 #: The time without an answer of the store after which clients are sent to other processes, in seconds.
 _SILENCE: Final = 3.0
 
@@ -218,8 +223,9 @@ class Leader:
         self._waiting: Final = deque[tuple[int, Connection, bytes]]()
         #: The transactions with events for subscribers: the number, and that of the last event.
         self._events: Final = deque[tuple[int, int]]()
-        #: Whether a commit is in progress.
+        #: Whether a commit is in progress, and for how many waiting answers the next one waits for a moment.
         self._is_watching = False
+        self._expected = 0
         #: When the store confirmed last that this process leads, and when this loop had its last answer.
         self.confirmed_at: float = monotonic()
         self.seen_at: float = self.confirmed_at
@@ -286,7 +292,8 @@ class Leader:
                 self._wakes.wait(connection)
             elif type(message) is wire.Bye:
                 self._leave(connection)
-        self.commit()
+        if len(self._waiting) >= self._expected:
+            self.commit()
         if connection.session is not None:
             connection.session.acknowledge(acknowledged)
         self._wakes.note_changes()
@@ -442,9 +449,19 @@ class Leader:
             durable = self._store.durable
             if self._store.number > durable:
                 self._watch()
-            # Before the answers, so that the next commit begins at once.
-            self.commit()
+            if is_commit and len(self._waiting) <= _FEW:
+                # Most clients make their next calls now. If the next commit did not wait for them, they would share
+                # only every other one.
+                self._expected = len(self._waiting)
+                self._loop.call_later(_GATHERING, self._commit_gathered)
+            else:
+                # Before the answers, so that the next commit begins at once.
+                self.commit()
             self._deliver(durable)
+
+    def _commit_gathered(self) -> None:
+        self._expected = 0
+        self.commit()
 
     def _deliver(self, durable: int) -> None:
         """Send what waits for transactions up to a number."""
