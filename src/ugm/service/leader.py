@@ -31,12 +31,14 @@ from functools import partial
 from time import monotonic, perf_counter, time_ns
 from typing import Final, final
 
+import msgspec
+
 from ugm.errors import RequestError
 from ugm.partition import Partition
 from ugm.partition.engine.transaction import EventOutbox
 from ugm.partition.rows import Change
 from ugm.service.errors import FencedError
-from ugm.service.feeds import ChangeFeed, WakeFeed
+from ugm.service.feeds import SESSION_TABLES, ChangeFeed, WakeFeed
 from ugm.service.protocol import wire
 from ugm.service.protocol.operations import OPERATIONS, Operation, answer_line
 from ugm.service.protocol.status import ServiceStatus, Times
@@ -68,8 +70,22 @@ _FEW: Final = 64
 _SILENCE: Final = 3.0
 
 #: The tables whose changes `ugm.service.protocol.values.encode` encodes in less time than, and like, the store itself.
-#: Their values can be stored, because they came from a client or from the store.
+#: Their values can be stored, because they came from a client or from the store. Those of sessions are single values.
 _PLAIN_TABLES: Final = frozenset({"allocation", "application", "request"})
+_PLAIN_VALUES: Final = frozenset({"owner", "answer"})
+
+
+def _form(change: Change) -> object:
+    """Return what `ugm.service.protocol.values.encode` encodes as the store would encode a change.
+
+    Raises:
+        RequestError: a value cannot be stored.
+    """
+    if change.table in _PLAIN_TABLES:
+        return change
+    if change.table in _PLAIN_VALUES:
+        return change.table, change.key, None, None if change.new is None else (change.new,), ""
+    return msgspec.Raw(encode_changes([change])[1:-1])
 
 
 @final
@@ -81,10 +97,7 @@ class LeaderLog:
         clock: the time of the changes.
     """
 
-    __slots__ = (
-        *("_is_plain", "changes", "check", "clock", "is_followed", "number", "of_sessions", "outage", "position"),
-        "store",
-    )
+    __slots__ = ("_forms", "changes", "check", "clock", "is_followed", "number", "outage", "position", "store")
 
     def __init__(self, store: Store | None, clock: ChangeClock) -> None:
         self.store: Final = store
@@ -96,11 +109,10 @@ class LeaderLog:
         self.position: int = 0
         #: Why the store accepts no changes now; None if it does.
         self.outage: StoreError | None = None
-        #: The collected changes, and whether all are of plain tables.
+        #: The collected changes, and what is encoded of each.
         self.changes: list[Change] = []
-        self._is_plain = True
-        #: The changes of owners that follow from them.
-        self.of_sessions: list[Change] = []
+        self._forms: list[object] = []
+        #: Whether clients follow the changes.
         self.is_followed: bool = False
         #: Refuses changes of an operation by raising a RequestError; set by the leader.
         self.check: Callable[[Sequence[object]], None] = lambda _: None
@@ -109,11 +121,6 @@ class LeaderLog:
     def last(self) -> int:
         """The number of the transaction of the last change, which may still be collected."""
         return self.number + bool(self.changes)
-
-    @property
-    def is_encoded(self) -> bool:
-        """True if a store or a client needs the encoded form of changes."""
-        return self.store is not None or self.is_followed
 
     def require_ready(self) -> None:
         """Check that this process may change the partition.
@@ -145,33 +152,21 @@ class LeaderLog:
         Raises:
             RequestError: a value cannot be stored.
         """
-        for one in changes:
-            if one.table not in _PLAIN_TABLES:
-                self._is_plain = False
-                if self.is_encoded:
-                    encode_changes([one])
+        self._forms += [_form(one) for one in changes]
         self.changes += changes
         if self.store is not None:
             self.store.has_collected = True
 
-    def take(self, answers: list[Change]) -> bytes:
-        """Append what was collected as one transaction, with the changes of answers.
-
-        Returns:
-            The encoded form of its changes without those of answers and owners.
-        """
-        changes, more, data = self.changes, self.of_sessions + answers, b""
-        if self.is_encoded:
-            data = (encode if self._is_plain else encode_changes)(changes)[1:-1]
-        self.changes, self.of_sessions, self._is_plain = [], [], True
+    def take(self) -> bytes:
+        """Append what was collected as one transaction, and return what clients that follow receive of it."""
+        changes, forms = self.changes, self._forms
+        self.changes, self._forms = [], []
         if self.store is None:
             self.number += 1
         else:
-            # As `encode_changes` does: rows of sessions are single values, and need no old ones.
-            own = [(table, key, None, None if new is None else (new,), "") for table, key, _, new, _ in more]
-            stored = b"[%b,%b]" % (data, encode(own)[1:-1]) if own else b"[%b]" % data
-            self.number = self.store.append(changes + more, self.clock.of_change(), stored)
-        return data
+            self.number = self.store.append(changes, self.clock.of_change(), encode(forms))
+        shown = zip(changes, forms, strict=True) if self.is_followed else ()
+        return encode([form for one, form in shown if one.table not in SESSION_TABLES])[1:-1]
 
     def wait(self, change: int, event: int) -> bool:  # noqa: ARG002 - as in the protocol
         """Return that the thread does not wait: the leader answers when the change is durable."""
@@ -341,7 +336,7 @@ class Leader:
             return
         change = log.last
         if session is not None:
-            log.of_sessions += self.sessions.note_owners(log.changes[before:], session)
+            log.add(self.sessions.note_owners(log.changes[before:], session))
             self.sessions.keep_answer(session, number, change, answer)
         self._waiting.append((change, connection, answer))
 
@@ -381,12 +376,13 @@ class Leader:
     def _append(self) -> None:
         log = self.log
         try:
-            data = log.take(self.sessions.take_answers())
+            log.add(self.sessions.take_answers())
+            data = log.take()
         except BaseException as error:
             # The changes are in memory only.
             self.resign(StoreError("", f"a change could not be appended: {error}"))
             raise
-        if log.is_encoded:
+        if log.is_followed:
             self._feed.add(log.number, data)
         if self._outbox.has_subscribers:
             self._events.append((log.number, self._outbox.last_event))
