@@ -74,8 +74,9 @@ _DEADLINE: Final = 10.0
 _SHORTEST_TAKEOVER: Final = 0.5
 #: The hosts that stand for all addresses of a machine.
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - they are refused
-#: Threads that compute must not keep the loop waiting for longer than this, in seconds.
-_SWITCH_INTERVAL: Final = 0.001
+#: Threads that compute, such as a fold, must not keep the loop waiting for longer than this, in seconds. The loop waits
+#: after each of its system calls, of which it makes one for each answer.
+_SWITCH_INTERVAL: Final = 0.0001
 #: The collections of younger objects between two collections of all objects, which stop the loop for about a second
 #: with a million allocations.
 _RARELY: Final = 1000
