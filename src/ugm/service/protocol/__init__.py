@@ -8,7 +8,6 @@ module          contents
 `operations`    the operations, derived from the methods of a partition
 `values`        arguments, results and errors as JSON
 `status`        the status of a service, and the interface to its sessions
-`schema`        the description of the protocol for clients in other languages
 ==============  =====================================================================
 """
 

@@ -2,33 +2,28 @@
 
 The arguments are a JSON object with the names of the parameters. Those that have the default may be left out. The
 result is the JSON of the annotated type; see `ugm.service.protocol.values`.
-
-``python -m ugm.service.protocol.operations`` prints the description of the protocol for clients in other languages.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from inspect import cleandoc
-from typing import Any, Final, NoReturn, final, get_args, get_origin, get_type_hints
+from typing import Any, Final, NoReturn, final, get_origin, get_type_hints
 
 import msgspec
 from msgspec.structs import astuple
 
-from ugm._json_values import JsonObject
 from ugm.errors import RequestError, cut
 from ugm.partition import AbstractPartition
 from ugm.partition.interface.operation_kinds import OPERATION_KINDS, Kind, OperationKind, Role
 from ugm.service.errors import ProtocolError
 from ugm.service.protocol.values import ANNOTATIONS, ValueCodec, encode, encode_error
-from ugm.service.protocol.wire import OLDEST_VERSION, VERSION, Call, ClientMessage, ServiceMessage
+from ugm.service.protocol.wire import Call
 from ugm.service.sessions import LeaderSessions
 from ugm.store.row_tables import has_nul
 
-__all__ = ["OPERATIONS", "Operation", "answer_line", "schema"]
+__all__ = ["OPERATIONS", "Operation", "answer_line"]
 
 #: The argument in an error of msgspec.
 _PLACE: Final = re.compile(r"at `\$\.(\w+)")
@@ -179,53 +174,3 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     name: Operation(name, kind)
     for name, kind in (OPERATION_KINDS | _SESSION_KINDS).items()  # type: ignore[operator]
 }
-
-
-_REFERENCE: Final = "#/$defs/{name}"
-
-
-def _described(kind: type) -> JsonObject:
-    """Return the form of a class that JSON Schema does not know."""
-    if kind.__name__ == "Resource":
-        return {"type": "object", "additionalProperties": {"type": "integer"}}
-    if kind.__name__ == "UserGroup":
-        return {"type": "array", "prefixItems": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-    return {"type": "string" if kind.__name__ in {"Acl", "Fraction"} else "array"}
-
-
-def schema() -> dict[str, Any]:
-    """Return the messages and the operations, in terms of JSON Schema 2020-12."""
-    messages = [get_args(one) for one in (ClientMessage, ServiceMessage)]
-    operations = list(OPERATIONS.values())
-    types = [
-        *messages[0],
-        *messages[1],
-        *(one.arguments for one in operations),
-        *(one.result.hint for one in operations),
-    ]
-    found, definitions = msgspec.json.schema_components(types, schema_hook=_described, ref_template=_REFERENCE)
-    for definition in definitions.values():
-        # Versions of msgspec differ in the indentation.
-        if "description" in definition:
-            definition["description"] = cleandoc(definition["description"])
-    count, kinds = len(messages[0]) + len(messages[1]), len(operations)
-    shown = found[count:]
-    return {
-        "versions": [OLDEST_VERSION, VERSION],
-        "from_client": list(found[: len(messages[0])]),
-        "from_service": list(found[len(messages[0]) : count]),
-        "operations": {
-            one.name: {
-                "role": one.role.name.lower(),
-                "is_change": one.is_change,
-                "arguments": shown[at],
-                "result": shown[at + kinds],
-            }
-            for at, one in enumerate(operations)
-        },
-        "$defs": definitions,
-    }
-
-
-if __name__ == "__main__":
-    print(json.dumps(schema(), indent=1))  # noqa: T201 - the purpose of the program
