@@ -118,7 +118,7 @@ class History:
     def submit_as(self, users: Sequence[UserGroup], **options: Any) -> tuple[str, str]:  # noqa: ANN401 - passed on
         """Submit an application of one of some users in a random leaf, and return its name and its queue."""
         self.number += 1
-        leaves = [path for path in self.partition.queue_paths() if self.partition.queue_alone(path).is_leaf]  # type: ignore[union-attr] # it exists
+        leaves = [path for path in self.partition.queue_paths() if self.partition.queue(path).is_leaf]  # type: ignore[union-attr] # it exists
         name, user, path = f"a{self.number:03}", self.rng.choice(users), self.rng.choice(leaves)
         self.do(lambda p: p.submit(name, user, path, **options))
         return name, path

@@ -408,16 +408,14 @@ class QueueState:
         return {**shown, "children": children, "share": None if self.share is None else as_float(self.share)}
 
 
-def queue_state(queue: Queue, cluster: Resource | None, *, alone: bool = False) -> QueueState:
+def queue_state(queue: Queue, cluster: Resource | None) -> QueueState:
     """Return the current state of a queue; takes time linear in the number of its applications.
 
     Args:
         queue: the queue.
         cluster: the size of the cluster, which is the maximum of the root; None for no limit.
-        alone: if true, leave out the queues below and their usage.
     """
-    below = () if alone else sorted(queue.children)
-    children = tuple(queue_state(queue.children[name], cluster) for name in below)
+    children = tuple(queue_state(queue.children[name], cluster) for name in sorted(queue.children))
     running = queue.held()
     quota = queue.quota
     return QueueState(

@@ -260,7 +260,7 @@ class ReplayGauges:
 
     def _guarantees_of(self, path: str) -> dict[str, Gauge]:
         if path not in self._guarantees:
-            queue = self.partition.queue_alone(path)
+            queue = self.partition.queue(path)
             found = self._guarantees[path] = {}
             for resource, amount in ((queue and queue.guaranteed) or Resource()).items():
                 guarantee = ConfiguredLimit(_LimitKey(TrackingType.QUEUE, path, path, resource), path, amount)

@@ -38,7 +38,7 @@ def test_snapshot_agrees_with_the_partition(seed: int) -> None:
     for path in snapshot.queue_paths:
         assert snapshot.queue_headroom(path) == partition.queue_headroom(path)
         assert snapshot.queue_maximum(path) == partition.queue_maximum(path)
-        if (state := partition.queue_alone(path)) and state.is_leaf:
+        if (state := snapshot.queue(path)) and state.is_leaf:
             pending = snapshot.pending.queues.get(path, UsageSum(0, Resource()))
             assert (pending.item_count, pending.amounts) == partition.pending(path)
     for user in partition.users():

@@ -200,7 +200,6 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
     "allocation_ids": [lambda p: p.allocation_ids()],
     "config": [lambda p: p.config],
     "queue": [lambda p: p.queue(), lambda p: p.queue("root.p"), lambda p: p.queue("root.z"), lambda p: p.queue(".")],
-    "queue_alone": [lambda p: p.queue_alone("root.a"), lambda p: p.queue_alone("root.z")],
     "queue_paths": [lambda p: p.queue_paths()],
     "queue_headroom": [lambda p: p.queue_headroom("root.a"), lambda p: p.queue_headroom("root.p", cluster=False)],
     "queue_maximum": [lambda p: p.queue_maximum("root.a")],

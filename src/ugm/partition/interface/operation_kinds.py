@@ -70,7 +70,7 @@ OPERATION_KINDS: Final[Mapping[str, OperationKind]] = {
         Kind.SCAN,
         Role.VIEWER,
         "audit verify explain explain_submission applications application_ids application_report "
-        "allocations allocation_ids queue queue_alone queue_paths pending nodes users user user_names "
+        "allocations allocation_ids queue queue_paths pending nodes users user user_names "
         "groups group group_names exceeded_limits snapshot model_utilization model_reports plan_reclaim order "
         "plan_preemption reservations plan_reductions budget_accounts plan scheduled_changes",
     ),

@@ -280,21 +280,11 @@ class QueryOperations(PartitionParts):
 
         The time depends on the number of applications in and below it.
         """
-        return self._read(self._queue, queue_path, alone=False)
+        return self._read(self._queue, canonical_path(queue_path))
 
-    def queue_alone(self, queue_path: str) -> QueueState | None:
-        """Return the current state of one queue, without the queues below it and without its usage.
-
-        The time depends on the number of applications in the queue itself.
-
-        Returns:
-            None if the queue does not exist.
-        """
-        return self._read(self._queue, queue_path, alone=True)
-
-    def _queue(self, queue_path: str, *, alone: bool) -> QueueState | None:
-        found = self._state.tree.queues.get(canonical_path(queue_path))
-        return None if found is None else queue_state(found, self._state.tree.cluster, alone=alone)
+    def _queue(self, queue_path: str) -> QueueState | None:
+        found = self._state.tree.queues.get(queue_path)
+        return None if found is None else queue_state(found, self._state.tree.cluster)
 
     def queue_paths(self) -> tuple[str, ...]:
         """Return the paths of all queues, sorted: parents before children."""

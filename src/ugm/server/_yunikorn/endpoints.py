@@ -34,7 +34,6 @@ from ugm.configuration import (
 )
 from ugm.identity import canonical_path
 from ugm.partition import ApplicationInfo, PartitionSnapshot
-from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server._yunikorn.objects import (
     ACTIVE_STATES,
@@ -126,7 +125,7 @@ def queue_applications(served: ServedPartition, *, queue_path: QueuePath) -> lis
 @ROUTES.get(f"{_QUEUE}/application/{{name}}")
 def application_in_queue(served: ServedPartition, *, queue_path: QueuePath, name: Name) -> _Application:
     """Return one application of a queue."""
-    path = _require_queue(served, queue_path).queue_path
+    path = _require_queue(served, queue_path)
     found = require_found("application", name, served.partition.application)
     if found.queue_path != path:
         raise ApiError(404, "application-unknown", f"there is no application {found.application_id!r} in {path}")
@@ -165,13 +164,12 @@ def application(served: ServedPartition, *, name: Name) -> _Application:
 
 
 def _applications_of_queue(served: ServedPartition, queue_path: str) -> Iterator[ApplicationInfo]:
-    alone = _require_queue(served, queue_path)
-    found = served.partition.applications_by_id(alone.applications)
-    return (info for info in found if info.queue_path == alone.queue_path)
+    path = _require_queue(served, queue_path)
+    return (info for info in served.partition.applications(path) if info.queue_path == path)
 
 
-def _require_queue(served: ServedPartition, queue_path: str) -> QueueState:
-    return require_found("queue", canonical_path(queue_path), served.partition.queue_alone)
+def _require_queue(served: ServedPartition, queue_path: str) -> str:
+    return require_found("queue", canonical_path(queue_path), served.partition.queue).queue_path
 
 
 def _listed(served: ServedPartition, found: Iterable[ApplicationInfo], status: str = "") -> list[dict[str, object]]:
