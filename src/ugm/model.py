@@ -61,7 +61,6 @@ __all__ = [
     "ResettableModel",
     "Scope",
     "SetupViolation",
-    "StartingModel",
     "TimedModel",
     "TreeOrderModel",
     "UserRank",
@@ -532,14 +531,6 @@ class PendingModel(QuotaModel, Protocol):
 
     def remove_pending(self, claim: Claim) -> None:
         """Undo `add_pending` of an equal claim, because it is withdrawn or about to be charged."""
-
-
-@runtime_checkable
-class StartingModel(PendingModel, Protocol):
-    """A model of pending requests that charges a pending claim in one step, which takes less time than two."""
-
-    def charge_pending(self, claim: Claim) -> None:
-        """Do the same as `ugm.model.PendingModel.remove_pending` and `ugm.QuotaModel.charge`, in place of both."""
 
 
 @runtime_checkable

@@ -9,10 +9,10 @@ from support.partition_fixtures import BrokenError
 from ugm import Claim, Partition, Violation
 from ugm.partition.engine.model_calls import row_calls
 
-__all__ = ["CHANGES", "Failing", "Fuse", "ResettableFailing", "ResettableStarting", "Starting", "State", "ledger_of"]
+__all__ = ["CHANGES", "Failing", "Fuse", "ResettableFailing", "State", "ledger_of"]
 
 #: The calls that change a model.
-CHANGES: Final = ("charge", "charge_pending", "refund", "add_pending", "remove_pending")
+CHANGES: Final = ("charge", "refund", "add_pending", "remove_pending")
 
 #: What is charged and what waits, by allocation id.
 State = tuple[dict[str, Claim], dict[str, Claim]]
@@ -110,21 +110,6 @@ class ResettableFailing(Failing):
         self._pass("reset", is_after=False)
         self.charged, self.waiting = {}, {}
         self._pass("reset", is_after=True)
-
-
-class Starting(Failing):
-    """A model that charges a pending claim in one step."""
-
-    def charge_pending(self, claim: Claim) -> None:
-        """Count a claim that waits."""
-        self._pass("charge_pending", is_after=False)
-        assert self.waiting.pop(claim.allocation_id) == claim._replace(until=None)
-        self.charged[claim.allocation_id] = claim
-        self._pass("charge_pending", is_after=True)
-
-
-class ResettableStarting(Starting, ResettableFailing):
-    """The same with `reset`."""
 
 
 def ledger_of(partition: Partition) -> State:

@@ -323,10 +323,6 @@ class ElasticModel(ReportingModel):
         self._claims.add(pod.name)
         self.quota.charge(pod._replace(started=started))
 
-    def charge_pending(self, claim: Claim) -> None:
-        """Count *claim*, which is waiting, as running."""
-        self.charge(claim)
-
     def refund(self, claim: Claim) -> None:
         """Undo `charge`.
 

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from support.examples import pairs
-from support.failing_models import CHANGES, Failing, Fuse, ResettableFailing, ResettableStarting, Starting, ledger_of
+from support.failing_models import CHANGES, Failing, Fuse, ResettableFailing, ledger_of
 from support.locks import is_locked
 from support.partition_fixtures import SUE, BrokenError, config, memory, partition_of, shown
 from ugm import AllocationRequest, Decision, Partition, ReentrantCallError, Resource, Violation
@@ -52,10 +52,9 @@ class Scene:
     """A partition in which something of every kind goes on, with three models, one of which is going to fail."""
 
     def __init__(self, position: int, *, resettable: bool) -> None:
-        kinds = [(Failing, ResettableFailing), (Starting, ResettableStarting), (Failing, ResettableFailing)]
+        kinds = Failing, ResettableFailing
         self.models: list[Failing] = [
-            kind[number != position or resettable](9, gives_up=("1", "last", "goes"))
-            for number, kind in enumerate(kinds)
+            kinds[number != position or resettable](9, gives_up=("1", "last", "goes")) for number in range(3)
         ]
         self.events: list[tuple[int, Event]] = []
         self.failing = self.models[position]

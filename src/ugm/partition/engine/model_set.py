@@ -300,10 +300,9 @@ class ModelSet:
 
     def charge(self, claim: Claim, *, waiting: Resource | None) -> None:
         """Charge all models with a claim, which may be pending with the usage *waiting*."""
-        if waiting is None:
-            self.change("charge", claim)
-        else:
-            self._charge_pending(claim, pending_claim(claim, waiting))
+        if waiting is not None:
+            self.change("remove_pending", pending_claim(claim, waiting))
+        self.change("charge", claim)
 
     def change(self, method: Method, claim: Claim) -> None:
         """Change all models by the same method, like `apply`. Every allocation and release executes it."""
@@ -318,17 +317,6 @@ class ModelSet:
             # After any error, the model may have changed.
             self._lock.unsettled = True
             raise
-
-    def _charge_pending(self, claim: Claim, before: Claim) -> None:
-        model: Any
-        for model in self._usable:
-            # `isinstance(model, StartingModel)` takes longer than the call.
-            if hasattr(model, "charge_pending") and before.usage == claim.usage:
-                self._call(model, model.charge_pending, partial(_wait_again, model), claim)
-                continue
-            if counts_pending(model):
-                self._call(model, model.remove_pending, model.add_pending, before)
-            self._call(model, model.charge, model.refund, claim)
 
     def add_pending_again(self, claim: Claim, waiting: Resource) -> None:
         """Refund a claim that was pending with another usage before it was charged."""
@@ -546,12 +534,6 @@ class ModelSet:
                     raise RequestError("budget", name, "its quota model is suspended", "state-conflict")
                 return model
         raise RequestError("budget", name, "there is no such budget", "object-unknown")
-
-
-def _wait_again(model: Any, claim: Claim) -> None:  # noqa: ANN401 - a `StartingModel`
-    """Make the inverse of `StartingModel.charge_pending`."""
-    model.refund(claim)
-    model.add_pending(pending_claim(claim, claim.usage))
 
 
 def _added_key(position: int, model: QuotaModel) -> str:
