@@ -105,9 +105,8 @@ class ModelSet:
     declared: tuple[DeclaredModel, ...]
     #: The models of the program, which are called after the declared ones.
     added: tuple[QuotaModel, ...]
-    #: The models whose state is known; then each with itself if it can be reset, and otherwise with None.
+    #: The models whose state is known.
     _usable: tuple[QuotaModel, ...]
-    _checked: tuple[tuple[QuotaModel, QuotaModel | None], ...]
     #: Those of them that count pending requests, that have to know when an operation begins, that depend on the time.
     pending: tuple[QuotaModel, ...]
     _seeing_operations: tuple[Any, ...]
@@ -146,7 +145,6 @@ class ModelSet:
         usable = self._usable = tuple(model for model in self.all if not self.is_unusable(model))
         self.may_deny = any(getattr(model, "may_deny", True) or self.is_unusable(model) for model in self.all)
         self._suspensions = tuple(suspension(model) for model in self.all if self.is_unusable(model))
-        self._checked = tuple((model, model if hasattr(model, "reset") else None) for model in usable)
         self.pending = tuple(model for model in usable if counts_pending(model))
         # Models of quota trees, which undo charges and refunds of one operation exactly.
         self._seeing_operations = tuple(model for model in usable if hasattr(model, "begin_operation"))
@@ -306,17 +304,9 @@ class ModelSet:
 
     def change(self, method: Method, claim: Claim) -> None:
         """Change all models by the same method, like `apply`. Every allocation and release executes it."""
-        inverse, changes = INVERSE[method], self._lock.changes
-        try:
-            for model in self.pending if method in PENDING_METHODS else self._usable:
-                self._calling = model
-                getattr(model, method)(claim)
-                changes.append(_Call(self, model, getattr(model, inverse), (claim,)))
-                self._calling = None
-        except BaseException:
-            # After any error, the model may have changed.
-            self._lock.unsettled = True
-            raise
+        inverse = INVERSE[method]
+        for model in self.pending if method in PENDING_METHODS else self._usable:
+            self._call(model, getattr(model, method), getattr(model, inverse), claim)
 
     def add_pending_again(self, claim: Claim, waiting: Resource) -> None:
         """Refund a claim that was pending with another usage before it was charged."""
@@ -429,16 +419,10 @@ class ModelSet:
     def check(self, claim: Claim) -> tuple[Violation, ...]:
         """Return every limit that a claim would exceed; a suspended model denies every claim."""
         found = self._suspensions
-        # The same as `query` for each model. It is repeated here because every allocation executes it.
-        try:
-            for model, self._calling in self._checked:  # noqa: B020 - an attribute is the second variable
-                if denied := tuple(model.check(claim)):
-                    self._note_denier(model, denied)
-                    found += denied
-        except UgmError:
-            self._calling = None
-            raise
-        self._calling = None
+        for model in self._usable:
+            if denied := self.query(model, model.check, claim):
+                self._note_denier(model, denied)
+                found += denied
         return found
 
     def _note_denier(self, model: QuotaModel, violations: Iterable[Violation]) -> None:
