@@ -153,14 +153,14 @@ class ApplicationLifecycle(AdmissionPart):
             self._admission.set_queue_quota(queue, quota)
 
     def _require_same(self, known: Application, submission: Submission, gang_style: GangStyle) -> None:
-        before = known.submission
+        before = known.row
         # The groups of the user are those of the first submission, whatever they are now.
         pairs: list[tuple[str, object, object]] = [("user", before.user.name, submission.user.name)]
         # The arguments that an adopted application was submitted with are unknown, so any are accepted.
         if not known.row.is_adopted:
             # Queue names ignore case. The submission may also name the queue in which the application was placed.
-            if submission.queue.lower() not in (before.queue.lower(), known.queue.queue_path):
-                pairs.append(("queue", before.queue, submission.queue))
+            if submission.queue.lower() not in (before.requested_queue.lower(), before.queue_path):
+                pairs.append(("queue", before.requested_queue, submission.queue))
             pairs += [("tags", dict(before.tags), dict(submission.tags))]
             pairs += [("gang_style", known.row.gang_style.value, gang_style.value)]
         for name, mine, theirs in pairs:

@@ -41,10 +41,7 @@ class CheckedArguments:
         Raises:
             RequestError: it does not exist.
         """
-        # First the look-up: to check the id takes longer.
-        found = self._state.applications.get(application_id) if type(application_id) is str else None
-        if found is None:
-            found = self._state.applications.get(require_name("application_id", application_id))
+        found = self._state.applications.get(require_name("application_id", application_id))
         if found is None:
             raise RequestError("application_id", application_id, "there is no such application", "application-unknown")
         return found
@@ -83,9 +80,8 @@ class CheckedArguments:
         """
         require_exact_name("allocation_id", request.allocation_id)
         application = self.require_application(request.application_id)
-        made = allocation_of(request, state, self.now([request], now))
-        if type(made.application_id) is not str:
-            made = made._replace(application_id=application.row.application_id)
+        named = request._replace(application_id=application.row.application_id)
+        made = allocation_of(named, state, self.now([request], now))
         row = self.assigned(application, made, replaces)
         self.request_vector(row.usage)
         return row
@@ -184,11 +180,9 @@ class CheckedArguments:
         """Return an allocation, or None if it does not exist.
 
         Raises:
-            RequestError: it does not exist, and the id is invalid.
+            RequestError: the id is invalid.
         """
-        rows = self._state.allocations
-        row = rows.get(allocation_id) if type(allocation_id) is str else None
-        return rows.get(require_name(argument, allocation_id)) if row is None else row
+        return self._state.allocations.get(require_name(argument, allocation_id))
 
     def require_held(self, argument: str, allocation_id: str) -> Allocation:
         """Return a held or terminating allocation.

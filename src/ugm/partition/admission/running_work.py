@@ -254,8 +254,8 @@ class Synchronization(ApplicationLifecycle):
         """
         for application_id, (submission, _) in work.applications.items():
             known = self._state.applications.get(application_id)
-            if known is not None and known.submission.user.name != submission.user.name:
-                reason = in_use_reason("user", known.submission.user.name, submission.user.name)
+            if known is not None and known.row.user.name != submission.user.name:
+                reason = in_use_reason("user", known.row.user.name, submission.user.name)
                 raise RequestError("application_id", application_id, reason, "id-in-use")
         before = self._state.applications.keys() | set()
         released = self._release_gone(work)

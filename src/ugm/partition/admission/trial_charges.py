@@ -22,6 +22,7 @@ from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation, ApplicationRow
+from ugm.queues import Submission
 from ugm.resources import Resource, sum_of
 from ugm.tracking.holding_index import BatchCharge
 
@@ -85,7 +86,7 @@ def _copies(
             if known.queue.quota_override is not None:
                 emptied.set_queue_quota(queue, known.queue.quota_override)
             applications[id(known)] = emptied.add_application(
-                known.submission, queue, known.row.gang_style, group=known.row.group
+                Submission(known.application_id, known.row.user), queue, known.row.gang_style, group=known.row.group
             )
         copies.append((applications[id(known)], usage))
     return copies

@@ -51,8 +51,8 @@ def pending_line(one: Application) -> UsageLine:
     """Return the pending allocations of an application; the caller holds the lock."""
     usages = [entry.usage for entry in one.pending.values()]
     used = dict(usages[0] if len(usages) == 1 else sum_of(usages))
-    owner = one.submission.user.name
-    return UsageLine(one.application_id, one.queue.queue_path, owner, one.row.group or None, used, len(usages))
+    row = one.row
+    return UsageLine(row.application_id, row.queue_path, row.user.name, row.group or None, used, len(usages))
 
 
 @final

@@ -44,7 +44,6 @@ from ugm.partition.config.compiled import (
     PendingMaximum,
 )
 from ugm.partition.rows import Allocation, AllocationState, ApplicationRow, Change, GangStyle
-from ugm.queues.placement import Submission
 from ugm.queues.tree import Queue
 from ugm.resources import Resource, smallest_amounts
 from ugm.tracking.holding import Amounts, Holding, amounts_by_name
@@ -104,10 +103,9 @@ _UNCHOSEN: Final = ""
 class Application:
     """One application of a partition: its row, with everything that is looked up by application."""
 
-    __slots__ = ("allocations", "holding", "pending", "queue", "row", "submission")
+    __slots__ = ("allocations", "holding", "pending", "queue", "row")
 
     row: ApplicationRow
-    submission: Submission
     #: The queue in which it was placed, for its whole lifetime.
     queue: Queue
     #: Its held and terminating allocations by id.
@@ -119,7 +117,6 @@ class Application:
 
     def __init__(self, row: ApplicationRow, queue: Queue) -> None:
         self.row = row
-        self.submission = Submission(row.application_id, row.user, row.requested_queue, row.tags)
         self.queue = queue
         self.allocations = {}
         self.pending = {}
@@ -183,11 +180,11 @@ class ApplicationCopy(NamedTuple):
 
     def info(self) -> ApplicationInfo:
         """Return the application as a value for callers."""
-        submission = self.application.submission
+        row = self.application.row
         return ApplicationInfo(
-            application_id=submission.application_id,
-            user=submission.user,
-            queue_path=self.application.queue.queue_path,
+            application_id=row.application_id,
+            user=row.user,
+            queue_path=row.queue_path,
             state=self.state,
             group=self.group or None,
             usage=Resource(amounts_by_name(self.amounts) if self.amounts else {}).without_zeros(),
@@ -195,7 +192,7 @@ class ApplicationCopy(NamedTuple):
             terminating=sum(1 for one in self.rows if one.state is AllocationState.TERMINATING),
             placeholders=sum(1 for one in self.rows if one.placeholder),
             pending=self.pending,
-            tags=dict(submission.tags),
+            tags=dict(row.tags),
         )
 
 

@@ -52,10 +52,8 @@ class GroupTree(NamedTuple):
 
     def node_of(self, application: Application) -> str | None:
         """Return the group of an application."""
-        one, queue_path = application.submission, application.queue.queue_path
-        return self.model.order_node(
-            self.name, Claim("", one.application_id, _NO_USAGE, queue_path, one.user, one.tags)
-        )
+        name, user, queue_path, _, tags, *_ = application.row
+        return self.model.order_node(self.name, Claim("", name, _NO_USAGE, queue_path, user, tags))
 
 
 class CopiedApplication(NamedTuple):
@@ -164,7 +162,7 @@ def _held_in(queue: Queue) -> list[Mapping[str, int]]:
 def rank_of(state: PartitionState) -> Callable[[], UserRank] | None:
     """Return a function that returns the order of users at this moment; None without shares."""
     shares = state.fair_shares()
-    return None if shares is None else shares.capture_rank(one.submission.user for one in state.applications.values())
+    return None if shares is None else shares.capture_rank(one.row.user for one in state.applications.values())
 
 
 @final
