@@ -540,13 +540,10 @@ class ReductionTimers:
 
     def running(self) -> tuple[ReductionTimer, ...]:
         """Return the running timers, sorted by path."""
-        return tuple(self._running())
-
-    def _running(self) -> Iterator[ReductionTimer]:
         from ugm.preemption import ReductionTimer  # noqa: PLC0415 - as above
 
-        timers, continuing = self._state.row.reduction_timers, self.continuing
-        for path, delay in sorted(self.exceeded().items()):
-            # A schedule may have lowered the maximum since the last change; the next change starts the timer.
-            is_running = path in timers and (continuing is None or path in continuing)
-            yield ReductionTimer(path, timers[path] if is_running else self._clock.latest, delay)
+        # A schedule may have lowered maxima since the last change; the next change starts these timers.
+        timers, continuing, now = self._state.row.reduction_timers, self.continuing, self._clock.latest
+        since = {path: start for path, start in timers.items() if continuing is None or path in continuing}
+        exceeded = sorted(self.exceeded().items())
+        return tuple(ReductionTimer(path, since.get(path, now), delay) for path, delay in exceeded)

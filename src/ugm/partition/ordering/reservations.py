@@ -169,9 +169,6 @@ class Reservations:
             RequestError: as for `ugm.Partition.allocate`.
         """
         request = AllocationRequest._make(fields)
-        if not self.are_enabled:
-            self._marks = self._planned = None
-            return self._admission.allocate(request)
         now = self._models.clock.now(changes=True)
         row = self._admission.row(request, AllocationState.HELD, now)
         known = self._state.allocations.get(request.allocation_id)
