@@ -103,6 +103,6 @@ def test_check_of_a_user_is_submit_and_allocate(seed: int) -> None:
         assert decision_found.allowed is explained.decision.allowed is decision.allowed
         assert sorted_violations(decision_found) == sorted_violations(decision)
         assert explained.decision == decision_found
-        if report.queue_path == path:
+        if report.explanation.queue_path == path:
             assert report.explanation == explained
     partition.verify()

@@ -204,16 +204,6 @@ class SubmissionReport:
     #: Empty if no placement rule finds a queue.
     explanation: Explanation
 
-    @property
-    def queue_path(self) -> str | None:
-        """The queue; None if no placement rule finds one."""
-        return self.explanation.queue_path or None
-
-    @property
-    def allowed(self) -> bool:
-        """True if there is a queue, and the allocation would be granted in it."""
-        return self.queue_path is not None and self.explanation.decision.allowed
-
 
 @dataclass(frozen=True, slots=True)
 class OwnedAllocation:
