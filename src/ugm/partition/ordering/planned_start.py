@@ -250,7 +250,7 @@ def plan_start(
     Args:
         state: the partition.
         planned: the request; its start and slack are set.
-        earlier: the requests with earlier reservations, which it must not delay.
+        earlier: the requests that were planned before, which it must not delay.
         more: what else becomes free.
         now: the current second.
     """
@@ -322,7 +322,7 @@ def _changes_of(state: PartitionState, places: Iterable[CounterPlace]) -> Iterat
 
 
 def _may_start(planned: PlannedStart, earlier: Sequence[PlannedStart], at: int) -> bool:
-    """Return whether a reserved request that starts at a time delays no request with an earlier reservation."""
+    """Return whether a reserved request that starts at a time delays no request that was planned before."""
     return all(
         (one.start is not None and one.start <= at) or one.objection(planned.request, at) is None for one in earlier
     )

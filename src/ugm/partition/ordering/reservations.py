@@ -117,7 +117,7 @@ class Reservations:
 
     #: What has changed since the last plan; None while nothing follows the changes.
     _marks: ChangeMarks | None
-    #: The requests that have reservations, the earliest reservation first; None before the first plan.
+    #: The requests that have reservations; None before the first plan.
     _planned: list[PlannedStart] | None
     _settings: tuple[CompiledConfig, QueueSettings] | None
 
@@ -396,14 +396,23 @@ class Reservations:
     def _plan(self, more: Iterable[Change]) -> list[PlannedStart]:
         """Return the reserved requests with their starts."""
         planned: list[PlannedStart] = []
-        for name, paths in self._reserving_queues().items():
-            waiting = self.candidate(self._state.allocations[name])
+        for row, paths in self._reserving_rows():
+            waiting = self.candidate(row)
             violations = self._admission.violations(waiting.application, waiting.row)
             if not waiting.application.row.failing and (not violations or is_blocked_by_queues(violations)):
                 one = PlannedStart(waiting, paths)
                 plan_start(self._state, one, planned, more, self._now)
                 planned.append(one)
         return planned
+
+    def _reserving_rows(self) -> list[tuple[Allocation, tuple[str, ...]]]:
+        """Return the reserved requests with their queues, each before those over which it has priority."""
+        found: list[tuple[Allocation, tuple[str, ...]]] = []
+        for name, paths in self._reserving_queues().items():
+            row = self._state.allocations[name]
+            later = (at for at, (other, _) in enumerate(found) if self._comes_before(row, other))
+            found.insert(next(later, len(found)), (row, paths))
+        return found
 
     def _reserving_queues(self) -> dict[str, tuple[str, ...]]:
         """Return the queues of each stored reservation that still reserve capacity."""
