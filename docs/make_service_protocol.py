@@ -1,6 +1,6 @@
-"""Print the description of the protocol of a service, for clients in other languages.
+"""Write the description of the protocol of a service, for clients in other languages.
 
-python docs/make_service_protocol.py > docs/reference/service-protocol.json
+python docs/make_service_protocol.py
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import ugm
 from support.places import DOCS
 from ugm import configuration, parse_config
 from ugm._documents import loader
-from ugm.configuration.fields import field_shapes
+from ugm.configuration.fields import ConfigValue, field_shapes
 
 PAGE: Final = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
 #: The values that an expression in a code may have.
@@ -62,6 +62,19 @@ LABELS: Final = frozenset(
         "parent-quota-name",
     }
 )
+#: Classes whose keys other pages describe, and documents of other formats.
+ELSEWHERE: Final = ("BudgetConfig", "QuotaTreeDocument")
+
+
+def _headings_of_extensions() -> Iterator[tuple[type[ConfigValue], str]]:
+    """Yield the classes of extensions, with headings of the words in their names."""
+    classes: list[type[ConfigValue]] = [configuration.Extensions]
+    for kind in classes:
+        classes += [one.nested for one in field_shapes(kind) if one.nested and one.nested.__name__ not in ELSEWHERE]
+        words = re.findall("[A-Z][a-z]+", kind.__name__.removesuffix("Config"))
+        yield kind, f"{' '.join(words).capitalize().removesuffix('s')} keys"
+
+
 HEADINGS: Final = {
     configuration.SchedulerConfig: "File",
     configuration.PartitionConfig: "Partition keys",
@@ -76,14 +89,7 @@ HEADINGS: Final = {
     configuration.NodeSortPolicy: "Node sort policy keys",
     configuration.PreemptionConfig: "Preemption keys",
     configuration.UserGroupResolver: "User group resolver keys",
-    configuration.Extensions: "Extension keys",
-    configuration.FairShareConfig: "Fair share keys",
-    configuration.ElasticConfig: "Elastic keys",
-    configuration.ElasticGroup: "Elastic group keys",
-    configuration.GroupSource: "Group source keys",
-    configuration.QuotaTreeConfig: "Quota tree keys",
-    configuration.QuotaTreeRules: "Quota tree rule keys",
-    configuration.ThresholdConfig: "Threshold keys",
+    **dict(_headings_of_extensions()),
 }
 
 
@@ -131,7 +137,7 @@ def test_example_has_every_key() -> None:
     found = re.search("```yaml\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     parse_config(found[1])
-    named = {name for pair in re.findall(r"^[- ]*([a-z]+):|{([a-z]+):", found[1], re.MULTILINE) for name in pair}
+    named = set(re.findall(r"(?:^[- ]*|[{,] ?)([a-z]+):", found[1], re.MULTILINE))
 
     assert {shape.yaml_name for kind in HEADINGS for shape in field_shapes(kind)} <= named
 

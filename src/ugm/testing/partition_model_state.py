@@ -391,10 +391,8 @@ class PartitionModelState:
 
     def claim(self, one: Allocation) -> Claim:
         """Return an allocation in the form that quota models take."""
-        application = self.applications[one.application_id]
-        path, user, tags = application.queue_path, application.user, application.tags
-        node = None if one.state is _PENDING else one.node
-        return Claim(*one[:3], path, user, tags, one.priority, one.preemptible, one.until, node)
+        app, node = self.applications[one.application_id], None if one.state is _PENDING else one.node
+        return Claim(*one[:3], app.queue_path, app.user, app.tags, one.priority, one.preemptible, one.until, node)
 
     def denied_by_models(
         self, one: Allocation, leaving: Iterable[str] = (), coming: Iterable[Allocation] = ()

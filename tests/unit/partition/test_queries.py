@@ -8,10 +8,11 @@ from fractions import Fraction
 import pytest
 
 from support.failing_models import ResettableFailing
-from support.partition_fixtures import BOB, SUE, Licences, changing_nothing, memory, partition_of, started
-from ugm import Manager, Partition, Resource, TrackingType, UserInQueue
+from support.partition_fixtures import BOB, SUE, Licences, NodesOfUsers, changing_nothing, memory, partition_of, started
+from ugm import Claim, Manager, Partition, Resource, TrackingType, UserInQueue
+from ugm.model import ReportingModel
 from ugm.quotatree import QuotaManager
-from ugm.tracking import QueueTracker
+from ugm.tracking import EffectiveLimit, QueueTracker
 
 LIMITS = "{users: [sue], maxresources: {memory: 6, gpu: 3}}, {groups: [dev, '*'], maxresources: {memory: 20}}"
 
@@ -109,6 +110,31 @@ def test_explain_limits_of_other_models() -> None:
         "denied, waiting cannot help:\n  licence 'solver': 2 licence requested, never more than 1 allowed"
     )
     assert json.loads(json.dumps(explanation.to_dict()))["violations"][0]["holders"] == []
+
+
+class CountedNodes(NodesOfUsers, ReportingModel):
+    """Limits that are not amounts of a resource."""
+
+    def limits(self, claim: Claim) -> list[EffectiveLimit]:
+        """Return the limit of a user."""
+        one, used = Resource(node=1), Resource(node=len(self.held))
+        return [EffectiveLimit("nodes of user", claim.user.name, "", "", "nodes", one, 0, used, 0)]
+
+    def headroom(self, claim: Claim) -> None:
+        """Return that no resource is limited."""
+
+
+def test_headroom_without_amounts() -> None:
+    """An explanation has the headroom that a query returns, also if models limit something else."""
+    partition = partition_of(models=[CountedNodes()])
+    partition.submit("a", SUE, "root.a")
+    assert partition.allocate("a-0", "a", memory(1), node="n1")
+
+    assert partition.headroom("a") is None
+    assert partition.explain("a", memory(1)).headroom is None
+    report = partition.application_report("a")
+    assert report is not None
+    assert report.headroom is None
 
 
 def test_evictions_are_told() -> None:

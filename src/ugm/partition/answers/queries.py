@@ -195,11 +195,11 @@ class SubjectQueries(AdmissionPart):
         """Return the limits of an application with the headroom of the models, at one moment, without a decision."""
         limits, queue_path = self._own_limits(application), application.queue.queue_path
         if not self._models.all:
-            return Explanation(ALLOWED, (), limits, queue_path)
+            return Explanation(ALLOWED, (), limits, queue_path, headroom_of(limits))
         claim = self.claim(application, query._replace(usage=_NOTHING.usage))
         headroom = self._model_headroom(application, claim, headroom_of(limits))
         limits += self._model_queries().limits(claim)
-        return Explanation(ALLOWED, (), limits, queue_path, None if headroom == headroom_of(limits) else headroom)
+        return Explanation(ALLOWED, (), limits, queue_path, headroom)
 
     def _own_limits(self, application: Application, *, pending: bool = True) -> tuple[EffectiveLimit, ...]:
         """Return the limits of users, groups and queues, and those on *pending* work."""
@@ -245,7 +245,7 @@ class SubjectQueries(AdmissionPart):
             info,
             explained.limits,
             tuple((owned, replace(explained, decision=one, holders=holders(one))) for owned, one in answers),
-            explained.model_headroom,
+            explained.headroom,
         )
 
     def violations_without(

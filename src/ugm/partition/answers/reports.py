@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 from ugm._json_values import Row, attributes, to_json
-from ugm.decision import Decision, EffectiveLimit, Violation, denial_for_people, headroom_of, one_line
+from ugm.decision import Decision, EffectiveLimit, Violation, denial_for_people, one_line
 from ugm.identity import UserGroup
 from ugm.partition.engine.application import Application, ApplicationInfo
 from ugm.partition.rows import Allocation
@@ -85,13 +85,8 @@ class Explanation:
     limits: tuple[EffectiveLimit, ...] = ()
     #: The queue of the subject; empty if there is none.
     queue_path: str = ""
-    #: The headroom that other quota models leave; None if it follows from `limits`.
-    model_headroom: Resource | None = None
-
-    @property
-    def headroom(self) -> Resource | None:
-        """The amounts that may be requested, for each limited resource; None if no resource is limited."""
-        return headroom_of(self.limits) if self.model_headroom is None else self.model_headroom
+    #: The amounts that may be requested, for each limited resource; None if no resource is limited.
+    headroom: Resource | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Return the explanation for JSON."""
@@ -240,13 +235,8 @@ class ApplicationReport:
     limits: tuple[EffectiveLimit, ...]
     #: The first pending allocations in the order of their ids, each with the answer that it would get.
     pending: tuple[tuple[OwnedAllocation, Explanation], ...]
-    #: The headroom that other quota models leave; None if it follows from `limits`.
-    model_headroom: Resource | None = None
-
-    @property
-    def headroom(self) -> Resource | None:
-        """The amounts that may be requested, for each limited resource; None if no resource is limited."""
-        return headroom_of(self.limits) if self.model_headroom is None else self.model_headroom
+    #: The amounts that may be requested, for each limited resource; None if no resource is limited.
+    headroom: Resource | None = None
 
 
 @dataclass(frozen=True, slots=True)
