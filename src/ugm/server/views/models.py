@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct, structs
 
@@ -16,14 +16,7 @@ from ugm.resources import Resource
 from ugm.server.http.payloads import require_found
 from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition
 from ugm.server.interface.schemas import ListQuery, Name, Object
-from ugm.server.queries import (
-    account_dict,
-    account_reports,
-    accounts_of,
-    explain_shares_of,
-    listed_accounts,
-    shares_of,
-)
+from ugm.server.queries import account_dict, account_reports, accounts_of, explain_shares_of, listed_accounts, shares_of
 from ugm.server.views.model_trees import MEASURES, BorrowingConsumer, ModelTree, TreeItem, trees_of
 
 __all__ = ["ROUTES", "log_crossings"]
@@ -141,7 +134,10 @@ class Thresholds(Struct):
     crossed: list[ThresholdCrossed]
 
 
-_ThresholdKind: Any = Literal[("", *THRESHOLD_KINDS)]
+if TYPE_CHECKING:
+    _ThresholdKind: TypeAlias = str
+else:
+    _ThresholdKind = Literal[("", *THRESHOLD_KINDS)]
 
 
 class ThresholdsQuery(ListQuery, forbid_unknown_fields=True):
