@@ -171,11 +171,11 @@ class UsedParts:
         found = self._sums.get(queue.queue_path)
         if found is None:
             found = self._sums[queue.queue_path] = {}
-            for path in (one.queue_path for one in queue.below()):
-                for name in self._state.tree.queues[path].applications:
+            for one in queue.below():
+                for name in one.applications:
                     held = self._state.applications[name].held()
                     if held is not None:
-                        self._held[name] = path, held
+                        self._held[name] = one.queue_path, held
                         _add(found, held, 1)
         return found
 
