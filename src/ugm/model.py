@@ -290,6 +290,9 @@ class SetupViolation(Violation):
 class QuotaModel(Protocol):
     """A set of limits that a request must fit.
 
+    A model whose answers do not depend on the node of a claim may say so by an attribute ``sees_nodes`` that is False.
+    Then plans of preemption and reclaim do not ask it about each node.
+
     Example: a model in ten lines that limits the total number of licences:
 
     >>> class Licences:

@@ -60,6 +60,8 @@ class Budgets(ReportingModel):
       budget 'lab' in root: 2 gpu-hours requested, 1 of 2 used or promised; fits only if allocations end before their promised ends, the last of which is in 1 h (limit for 'lab')
     """  # noqa: E501 - the text of a denial
 
+    sees_nodes: Final = False
+
     #: The accounts by user, groups and queue, if all of them are stored.
     _by_claim: dict[tuple[str, tuple[str, ...], str], tuple[Account, ...]]
     #: The accounts of each charged claim, if they depend on more than that.

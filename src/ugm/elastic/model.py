@@ -95,6 +95,8 @@ class ElasticModel(ReportingModel):
     elastic group 'ml': 3 gpu requested, 3 of 4 used, 2 too much
     """
 
+    sees_nodes: Final = False
+
     def __init__(
         self,
         quota: ElasticQuota,

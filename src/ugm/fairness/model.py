@@ -178,6 +178,7 @@ class FairShares(ReportingModel):
 
     #: Shares only order requests.
     may_deny: Final = False
+    sees_nodes: Final = False
     #: What the users have used, by name.
     usage: DecayedUsage[Any]
     #: The groups of each user that has used something, when it last began to.

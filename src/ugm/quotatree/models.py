@@ -104,6 +104,8 @@ class _Model(ReportingModel):
         RequestError: an argument is of the wrong type, or the manager has no tree or forest of that name.
     """
 
+    sees_nodes: Final = False
+
     #: The configuration that declares the model, as plain data; None for a model of the program.
     described: JsonMapping | None = None
     #: Returns an equal model without claims; None for a model of the program.

@@ -271,7 +271,7 @@ class SubjectQueries(AdmissionPart):
 
     def possible_nodes(self, claim: Claim, nodes: Mapping[str, Resource] | None) -> Mapping[str, Resource] | None:
         """Return the nodes for which no model denies a claim more than elsewhere; others need no victims."""
-        if nodes is None or not self._models.all:
+        if nodes is None or not self._models.sees_nodes:
             return nodes
         elsewhere = frozenset(self._models.check(claim))
         checked = ((name, self._models.check(claim._replace(node=name))) for name in nodes)

@@ -113,6 +113,8 @@ class ModelSet:
     _timed: tuple[TimedModel, ...]
     #: Whether a model may deny a request.
     may_deny: bool
+    #: Whether the answer of a model may depend on the node of a claim.
+    sees_nodes: bool
 
     def __init__(self, models: Iterable[QuotaModel], lock: EngineLock, clock: PartitionClock | None = None) -> None:
         if not isinstance(models, Iterable):
@@ -144,6 +146,7 @@ class ModelSet:
         """Note which models are used, and what they need, after a change of the models or of their states."""
         usable = self._usable = tuple(model for model in self.all if not self.is_unusable(model))
         self.may_deny = any(getattr(model, "may_deny", True) or self.is_unusable(model) for model in self.all)
+        self.sees_nodes = any(getattr(model, "sees_nodes", True) for model in usable)
         self._suspensions = tuple(suspension(model) for model in self.all if self.is_unusable(model))
         self.pending = tuple(model for model in usable if counts_pending(model))
         # Models of quota trees, which undo charges and refunds of one operation exactly.
