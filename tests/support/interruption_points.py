@@ -1,8 +1,8 @@
 """Exceptions that arrive from outside, each at one point of a call that a survey has found.
 
 A call may run a loop thousands of times. So its points are the first, the second and the last time that it reaches each
-instruction, each entry and each return of every function, and the first time that it reaches each line. (A line begins
-at the same moment as its first instruction.)
+instruction, each entry and each return of every function. What follows an instruction that only moves values on the
+stack is left out: nothing has changed since, and the same handler would see the exception.
 
 An interruption traces only the function of its point, so it costs about as much as the call itself. That makes it
 affordable to interrupt a call at all of its points.
@@ -10,12 +10,15 @@ affordable to interrupt a call at all of its points.
 
 from __future__ import annotations
 
+import dis
 import gc
 import inspect
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
 from threading import get_ident
 from types import CodeType, FrameType
@@ -39,7 +42,7 @@ class InterruptedTestError(BaseException):
 
 
 Call = Callable[[], object]
-Kind = Literal["call", "line", "opcode", "return"]
+Kind = Literal["call", "opcode", "return"]
 
 #: Whether events come from `sys.settrace`. From Python 3.12 on a tracer sees only some of the instructions.
 _IS_TRACED: Final = sys.version_info < (3, 12)
@@ -47,7 +50,6 @@ _IS_TRACED: Final = sys.version_info < (3, 12)
 #: The events of `sys.monitoring` of each kind.
 _EVENTS: Final[dict[Kind, tuple[str, ...]]] = {
     "call": ("PY_START", "PY_RESUME"),
-    "line": ("LINE",),
     "opcode": ("INSTRUCTION",),
     "return": ("PY_RETURN", "PY_YIELD"),
 }
@@ -56,8 +58,7 @@ _EVENTS: Final[dict[Kind, tuple[str, ...]]] = {
 class Point(NamedTuple):
     """A moment of a call: the *time*-th event of a kind at one place of a function.
 
-    The place is the offset of an instruction, or the number of a line where `sys.monitoring` reports it. A return comes
-    after its instruction, everything else before.
+    The place is the offset of an instruction. A return comes after its instruction, everything else before.
     """
 
     code: CodeType
@@ -126,6 +127,26 @@ def _unraisable() -> Iterator[list[object]]:
         sys.unraisablehook = hook
 
 
+#: How the names of instructions begin that only move values on the stack. (After a jump comes another instruction.)
+_STACK_ONLY: Final = (
+    *("LOAD_FAST", "LOAD_CONST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLOSURE", "PUSH_NULL", "BUILD_TUPLE"),
+    *("COPY", "SWAP", "IS_OP", "KW_NAMES", "PRECALL", "NOP", "POP_JUMP_FORWARD_IF", "POP_JUMP_IF"),
+)
+
+
+@cache
+def _places_without_effect(code: CodeType) -> frozenset[int]:
+    """Return the instructions at which everything is as at the instruction before, also who handles an exception."""
+    instructions = dis.Bytecode(code)
+    entries = instructions.exception_entries  # type: ignore[attr-defined] # unknown to the type checker
+    edges = {edge for entry in entries for edge in (entry.start, entry.end, entry.target)}
+    return frozenset(
+        after.offset
+        for before, after in itertools.pairwise(instructions)
+        if before.opname.startswith(_STACK_ONLY) and not after.is_jump_target and after.offset not in edges
+    )
+
+
 class _Survey:
     """Counts how often a call comes to each place."""
 
@@ -152,7 +173,8 @@ class _Survey:
         return [
             Point(self._codes[code], kind, place, time)
             for (code, kind, place), times in self._times.items()
-            for time in ([1] if kind == "line" else sorted({1, min(2, times), times}))
+            if kind != "opcode" or place not in _places_without_effect(self._codes[code])
+            for time in sorted({1, min(2, times), times})
         ]
 
     def entered(self) -> Counter[CodeType]:
@@ -171,7 +193,7 @@ class _Survey:
     def _enter(self, frame: FrameType, event: str, _argument: object) -> Tracer | None:
         if not frame.f_code.co_filename.startswith(SOURCE):
             return None
-        frame.f_trace_opcodes = True
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
         return self._step(frame, event, None)
 
     def _step(self, frame: FrameType, event: str, _argument: object) -> Tracer:
@@ -235,7 +257,7 @@ class Interruption:
                 if frame.f_lasti == point.place:
                     self._count()
                 return None
-            frame.f_trace_lines = point.kind == "line"
+            frame.f_trace_lines = False
             frame.f_trace_opcodes = point.kind == "opcode"
             return step
 
