@@ -33,6 +33,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, Self, TypeAlias, final
 
@@ -351,6 +352,8 @@ def _fixed(rule: PlacementRule, place: str) -> Find:
     return lambda _: (queue, "")
 
 
+#: Most applications name one of a few queues.
+@lru_cache(maxsize=1024)
 def _checked_path(text: str) -> Found:
     """Return the canonical name or path of a text, or the reason why it is neither."""
     if "." not in text:

@@ -126,7 +126,7 @@ class Gauge:
 
 
 @final
-@dataclass(slots=True, eq=False, weakref_slot=True)
+@dataclass(slots=True, eq=False)
 class JobClass:
     """Jobs that all limits treat equally: those of one user, in one queue, with the same tags and size."""
 

@@ -45,7 +45,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Final, Literal, NamedTuple, TypeAlias, final
-from weakref import WeakValueDictionary
 
 from ugm.arguments import require_callable, require_instance, require_iterable
 from ugm.budgets import Budgets
@@ -73,6 +72,8 @@ __all__ = ["Replay", "simulate"]
 #: After the last job, a replay waits for the next change of limits or budgets while jobs are waiting, unless none was
 #: released or started for this time, in seconds.
 _PATIENCE: Final = 400 * 86_400
+#: Up to this number of classes without jobs are kept.
+_MOST_UNUSED: Final = 1000
 #: The kinds of limits that evictions of other groups do not relieve.
 _OTHERS: Final = frozenset({TrackingType.USER.value, TrackingType.GROUP.value, BUDGET})
 
@@ -222,8 +223,8 @@ class Replay:
         self._starts = 0
         #: The number of decisions of the partition.
         self._decisions = 0
-        #: A class is dropped with the last of its jobs, because each job may have its own size.
-        self._classes: Final[WeakValueDictionary[_ClassKey, JobClass]] = WeakValueDictionary()
+        #: The classes of jobs, of which some have ended or were rejected.
+        self._classes: dict[_ClassKey, JobClass] = {}
         #: The last second at which a job started or ended.
         self._last_event = 0
         #: The jobs that wait after an eviction.
@@ -348,9 +349,17 @@ class Replay:
         key = queue_path, job.user, usage, tags, duration
         job_class = self._classes.get(key)
         if job_class is None:
+            self._drop_classes()
             job_class = self._classes[key] = JobClass(queue_path, job.user, usage, duration)
             self._gauges.connect(job_class, tags)
         return job_class
+
+    def _drop_classes(self) -> None:
+        """Drop the classes without jobs if they may be most of all: each job may have its own size."""
+        if len(self._classes) > _MOST_UNUSED + 2 * (len(self.running) + len(self.waiting)):
+            used = {one.job_class for one in self.running.values()}
+            used |= {one.job_class for one in self.waiting.values()}
+            self._classes = {key: one for key, one in self._classes.items() if one in used}
 
     def _allocate(self, name: str, job_class: JobClass) -> Decision:
         self._decisions += 1

@@ -264,7 +264,7 @@ class ChangeMarks:
         """Set the marks for the changes of an operation."""
         may_fit = False
         for change in changes:
-            if not isinstance(change, Change):
+            if type(change) is not Change:
                 continue
             table, key, old, new, _ = change
             if table == "allocation":

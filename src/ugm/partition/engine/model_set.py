@@ -107,10 +107,12 @@ class ModelSet:
     added: tuple[QuotaModel, ...]
     #: The models whose state is known.
     _usable: tuple[QuotaModel, ...]
-    #: Those of them that count pending requests, that have to know when an operation begins, that depend on the time.
+    #: Those of them that count pending requests, that have to know when an operation begins, that depend on the time;
+    #: and the first one that orders requests.
     pending: tuple[QuotaModel, ...]
     _seeing_operations: tuple[Any, ...]
     _timed: tuple[TimedModel, ...]
+    _ranking: RankingModel | None
     #: Whether a model may deny a request.
     may_deny: bool
     #: Whether the answer of a model may depend on the node of a claim.
@@ -152,6 +154,7 @@ class ModelSet:
         # Models of quota trees, which undo charges and refunds of one operation exactly.
         self._seeing_operations = tuple(model for model in usable if hasattr(model, "begin_operation"))
         self._timed = tuple(model for model in usable if isinstance(model, TimedModel))
+        self._ranking = next((model for model in usable if isinstance(model, RankingModel)), None)
         self.set_schedule(self._follow_schedule)
 
     def __bool__(self) -> bool:
@@ -507,7 +510,7 @@ class ModelSet:
 
     def fair_shares(self) -> RankingModel | None:
         """Return the shares of users that order requests: the declared ones, or those of the program."""
-        return next((model for model in self._usable if isinstance(model, RankingModel)), None)
+        return self._ranking
 
     def budgets_with(self, name: str) -> AccountModel:
         """Return the model with a budget.
