@@ -215,9 +215,12 @@ class Store:
 
     def release_locks(self) -> None:
         """Release the lock that this thread may hold after an exception, and let everything appended be committed."""
-        self._guard.release_to(0)
-        with self._guard:
-            self._work.notify()
+        try:
+            with self._guard:
+                self._work.notify()
+        finally:
+            # Last: an interruption may skip the release at the end of the block.
+            self._guard.release_to(0)
 
     def wait(self, number: int) -> None:
         """Wait until a transaction is durable.
