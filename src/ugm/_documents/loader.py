@@ -213,8 +213,6 @@ MAX_CONSEQUENCES: Final = 10_000
 class Problems:
     """The problems of one text."""
 
-    __slots__ = ("_file", "_found", "_left_out")
-
     def __init__(self, file: str) -> None:
         self._file: Final = file
         self._found: Final[list[Problem]] = []
@@ -584,8 +582,6 @@ class ReadDocument(NamedTuple):
 
 class DocumentFormat:
     """A format of documents for the values of one class."""
-
-    __slots__ = ()
 
     def recognises(self, data: Value) -> bool:  # noqa: ARG002 - for subclasses
         """Return whether data are a document, and not the fields of the value. The default is True."""

@@ -68,8 +68,6 @@ class _Content(NamedTuple):
 
 @final
 class _BudgetKind(ModelKind):
-    __slots__ = ()
-
     def definitions(self, config: PartitionConfig, before: Sequence[ModelDefinition]) -> Iterator[ModelDefinition]:
         """Return the one definition of all budgets."""
         budgets = config.ugm.budgets

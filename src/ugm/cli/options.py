@@ -180,8 +180,6 @@ class Server:
         partition: the name of the partition.
     """
 
-    __slots__ = ("_base", "_partition")
-
     def __init__(self, url: str, partition: str) -> None:
         self._base: Final = f"{url.rstrip('/')}/api/v1"
         self._partition: Final = quote(partition, safe="")

@@ -185,8 +185,6 @@ _V = TypeVar("_V", bound=ConfigValue)
 class Assembly:
     """Builds a configuration from a document."""
 
-    __slots__ = ("_document", "_moved", "set_aside")
-
     def __init__(self, document: Document) -> None:
         self._document: Final = document
         #: The paths of fields that are at another place in the document than in the value.
@@ -287,8 +285,6 @@ class Assembly:
 
 class SetAside:
     """The values that were set aside; it decides which findings may follow from them."""
-
-    __slots__ = ("_tree",)
 
     def __init__(self) -> None:
         #: The paths as a tree; a node without children was set aside.

@@ -187,8 +187,6 @@ def normal_form(partition: PartitionConfig) -> PartitionConfig:
 class LocatedPartition:
     """A partition with its place in the file."""
 
-    __slots__ = ("partition", "path", "root")
-
     def __init__(self, partition: PartitionConfig, path: Path) -> None:
         self.partition: Final = partition
         self.path: Final = path

@@ -217,8 +217,6 @@ class ReportedUse(NamedTuple):
 class ModelKind:
     """A kind of quota models that a configuration can declare; subclasses define it."""
 
-    __slots__ = ()
-
     #: Whether its models depend on their past calls.
     has_past: ClassVar[bool] = True
 

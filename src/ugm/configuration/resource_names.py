@@ -115,8 +115,6 @@ class RequestNames:
         seen: the names that were requested before.
     """
 
-    __slots__ = ("_modelled", "listed", "seen")
-
     def __init__(
         self, listed: frozenset[str] = frozenset(), modelled: frozenset[str] = frozenset(), seen: set[str] | None = None
     ) -> None:

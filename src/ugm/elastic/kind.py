@@ -35,8 +35,6 @@ _OF_ONE_GROUP: Final = frozenset(("already_exists", "namespace_bound", "min_key_
 
 @final
 class _ElasticKind(ModelKind):
-    __slots__ = ()
-
     has_past = False
 
     def definitions(

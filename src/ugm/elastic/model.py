@@ -50,21 +50,18 @@ AnswerT = TypeVar("AnswerT")
 class _UnknownGroup(SetupViolation):
     """The tags name an elastic group that does not exist."""
 
-    __slots__ = ()
     reason = "there is no such group, and no default group is configured"
 
 
 class _MissingGroupTag(SetupViolation):
     """The tags of an application lead to no elastic group."""
 
-    __slots__ = ()
     reason = "the application has no such tag, its namespace has no group, and no default group is configured"
 
 
 class _UnnamedGroup(SetupViolation):
     """The configured sources name no elastic group."""
 
-    __slots__ = ()
     reason = "no source names a group of the application, and no default group is configured"
 
 

@@ -137,8 +137,6 @@ def _weight_problems(config: FairShareConfig) -> Iterator[Finding]:
 
 @final
 class _ShareKind(ModelKind):
-    __slots__ = ()
-
     def definitions(
         self,
         config: PartitionConfig,

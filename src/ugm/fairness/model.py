@@ -38,8 +38,6 @@ _NO_GROUPS: Final[tuple[str, ...]] = ()
 class LatestGroups:
     """The groups of users, which follow the claims of a quota model."""
 
-    __slots__ = ("_by_user", "_first", "_is_ledger", "_noted", "_operation", "_refunded", "_tracked", "_undone")
-
     _by_user: dict[str, tuple[str, ...]]
     #: The number of the present operation, and that of the operation whose steps are known.
     _operation: int
@@ -173,8 +171,6 @@ class FairShares(ReportingModel):
     >>> print(shares.explain("ben", "ana"))
     ben comes before ana: ben has level infinity, ana has level 1/2
     """
-
-    __slots__ = ("_accounts", "_groups", "_listed", "_tree", "decay", "default_shares", "now", "tree", "usage")
 
     #: Shares only order requests.
     may_deny: Final = False

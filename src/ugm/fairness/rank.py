@@ -228,8 +228,6 @@ class FairRank:
         RequestError: an argument is of another type.
     """
 
-    __slots__ = ("_accounts", "_parents", "_paths", "_positions", "_ranks", "_scale", "_used", "order")
-
     def __init__(
         self,
         accounts: Mapping[str, UsedShares],
@@ -410,8 +408,6 @@ class ShareTree:
     >>> print(rank.explain("physics/ana", "chemistry/eva"))
     physics/ana comes after chemistry/eva: physics has level 4/5, chemistry has level 6/5
     """
-
-    __slots__ = ("_accounts", "_paths", "accounts", "users")
 
     def __init__(self, accounts: Mapping[str, Shares], users: Mapping[str, Shares]) -> None:
         #: The shares of each account.

@@ -221,8 +221,6 @@ _MANIFEST_FIELDS: Final[Mapping[str, Path]] = {
 
 @final
 class _ManifestFormat(DocumentFormat):
-    __slots__ = ()
-
     def recognises(self, data: Value) -> bool:
         """Return whether the data of a group are a manifest, and not its fields."""
         return isinstance(data, dict) and not data.keys().isdisjoint(("apiVersion", "kind", "metadata", "spec"))

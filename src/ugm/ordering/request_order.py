@@ -417,8 +417,6 @@ class RankKey:
         users: the user of each application; it may change.
     """
 
-    __slots__ = ("_users", "rank")
-
     def __init__(self, rank: UserRank, users: Mapping[str, str]) -> None:
         self.rank: UserRank = rank
         self._users: Final = users
@@ -440,8 +438,6 @@ class OrderTree:
         settings: those of the root.
         maximum: the size of the cluster; empty if it is not known.
     """
-
-    __slots__ = ("applications", "queues", "root")
 
     def __init__(self, settings: SortSettings, maximum: Mapping[str, int]) -> None:
         self.root: Final = OrderedQueue("root", None, settings, {}, maximum)

@@ -42,8 +42,6 @@ class Siblings(Generic[_ItemT]):
     Entries of outdated values stay in the heaps until they reach the top.
     """
 
-    __slots__ = ("_by_key", "_by_priority", "_by_submission")
-
     def __init__(self) -> None:
         self._by_key: list[tuple[HeapKey, _ItemT]] = []
         self._by_priority: list[tuple[int, _ItemT]] = []

@@ -90,11 +90,6 @@ class QueueSettings:
         config: the configuration; None for none.
     """
 
-    __slots__ = (
-        *("_configured", "_created", "has_offsets", "has_priority_last", "has_reserving_template"),
-        *("has_shares", "is_by_submission", "reserving"),
-    )
-
     #: Whether the priority of a queue may differ from that of its first request.
     has_offsets: bool
     #: Whether some queue does not compare priorities first.

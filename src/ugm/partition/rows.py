@@ -420,8 +420,6 @@ _TABLES: Final = ("partition", "configuration", "node", "queue", "application", 
 class Tables:
     """The tables of a partition by name, each a mapping of keys to rows."""
 
-    __slots__ = ("allocations", "applications", "by_name", "configuration", "nodes", "partition", "queues", "requests")
-
     def __init__(self) -> None:
         self.by_name: Final[Mapping[str, dict[str, Any]]] = {name: {} for name in _TABLES}
         self.partition: Final[dict[str, PartitionRow]] = self.by_name["partition"]

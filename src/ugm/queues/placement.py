@@ -469,8 +469,6 @@ class PlacementRules:
             the rule has a parent rule; or a filter is not valid, or an argument is of another type.
     """
 
-    __slots__ = ("_chains",)
-
     #: Each rule, followed by its parent rule, and so on.
     _chains: tuple[tuple[_Step, ...], ...]
 

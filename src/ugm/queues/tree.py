@@ -148,8 +148,6 @@ class QueueSpec:
 class QueueSpecs:
     """All queues of a configuration by path; there is always a root."""
 
-    __slots__ = ("by_path", "names")
-
     def __init__(self, by_path: Mapping[str, QueueSpec]) -> None:
         #: Parents before their children.
         self.by_path: Final = by_path
@@ -442,8 +440,6 @@ class QueueTree:
         layout: the resources that are counted.
         cluster: the size of the cluster; None until the first node is registered.
     """
-
-    __slots__ = ("_layout", "cluster", "counters", "queues", "specs")
 
     #: By canonical path; always with a root.
     queues: dict[str, Queue]

@@ -59,8 +59,6 @@ class ManagedTree:
 class UndoableChange:
     """A change to the trees of a forest, which can be undone as long as it is the last one."""
 
-    __slots__ = ("_before", "_logs", "_version")
-
     def __init__(self, forest: Forest) -> None:
         #: The trees with their versions before the change.
         self._before: Final = [(managed.tree, managed.tree.version) for managed in forest.trees.values()]

@@ -45,8 +45,6 @@ _TREES: Final[Path] = ("ugm", "quotatrees")
 class _TreeKind(ModelKind):
     """Models of trees and forests. The nodes that hold consumers depend on the order in which they came and left."""
 
-    __slots__ = ()
-
     def definitions(self, config: PartitionConfig, before: Sequence[ModelDefinition]) -> Iterator[ModelDefinition]:  # noqa: ARG002 - trees depend on no others
         """Yield the definition of each tree that is in no forest, and of each forest."""
         models: dict[tuple[str, str], list[QuotaTreeConfig]] = {}
@@ -224,8 +222,6 @@ def _leaf_finder(config: QuotaTreeConfig) -> GroupFinder:
 
 @final
 class _TreeFormat(DocumentFormat):
-    __slots__ = ()
-
     def read(self, document: Document, data: Value, path: Path) -> ReadDocument:
         """Return the tree of a document."""
         file, value, place = value_at(document.data, document.place, path)

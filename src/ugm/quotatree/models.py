@@ -49,35 +49,30 @@ _MAX_STEPS: Final = 10_000
 class _InMaintenance(SetupViolation):
     """The denial of a claim because the manager is in maintenance mode."""
 
-    __slots__ = ()
     reason = "its manager is in maintenance mode, in which no quota is enforced"
 
 
 class _UnknownTree(SetupViolation):
     """The denial of a claim because the manager has no such tree."""
 
-    __slots__ = ()
     reason = "there is no such tree"
 
 
 class _UnknownForest(SetupViolation):
     """The denial of a claim because the manager has no such forest."""
 
-    __slots__ = ()
     reason = "there is no such forest"
 
 
 class _UnknownNode(SetupViolation):
     """The denial of a claim because its group is not a leaf of the tree."""
 
-    __slots__ = ()
     reason = "the tree has no such leaf"
 
 
 class _NoGroup(SetupViolation):
     """The denial of a claim because it has no group."""
 
-    __slots__ = ()
     reason = "the request has no group in it"
 
 

@@ -97,8 +97,6 @@ class LeaderLog:
         clock: the time of the changes.
     """
 
-    __slots__ = ("_forms", "changes", "check", "clock", "is_followed", "number", "outage", "position", "store")
-
     def __init__(self, store: Store | None, clock: ChangeClock) -> None:
         self.store: Final = store
         self.clock: Final = clock

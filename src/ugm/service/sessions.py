@@ -105,11 +105,6 @@ class LeaderSessions:
         maximum: the maximum number of sessions.
     """
 
-    __slots__ = (
-        *("_add", "_answered", "_began", "_is_stored", "_maximum", "_now", "_owners", "_partition"),
-        *("by_name", "caller"),
-    )
-
     def __init__(
         self,
         partition: AbstractPartition,

@@ -84,8 +84,6 @@ class PeriodicShares:
         config: the configuration; all users have equal shares if it declares none.
     """
 
-    __slots__ = ("_now", "_rank", "_ranked_at", "_shares", "charge", "check", "refund")
-
     #: Shares only order requests.
     may_deny: Final = False
 

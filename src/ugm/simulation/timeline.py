@@ -49,8 +49,6 @@ class Timeline:
         RequestError: no calendar has the start.
     """
 
-    __slots__ = ("_calendars", "_schedule", "config", "has_budgets", "is_scheduled", "next_change", "now", "start")
-
     #: The next second of the workload at which limits may change or budgets are renewed; `NEVER` or later for none.
     next_change: int
 

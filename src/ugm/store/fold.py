@@ -59,8 +59,6 @@ class Folder:
         keep: the time for which changes are kept after they were folded, in milliseconds.
     """
 
-    __slots__ = ("_database", "_keep", "_meter", "_term", "number")
-
     def __init__(self, database: Database, term: int, keep: int) -> None:
         self._database: Final = database
         self._term: Final = term

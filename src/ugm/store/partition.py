@@ -181,8 +181,6 @@ class ModelCapture:
         models: its models.
     """
 
-    __slots__ = ("_lock", "_models", "store")
-
     def __init__(self, lock: EngineLock, models: ModelSet) -> None:
         self._lock: Final = lock
         self._models: Final = models
@@ -214,8 +212,6 @@ class RestoredPartition(Partition):
         clock: the time of the changes, which is that of the last one.
     """
 
-    __slots__ = ()
-
     def __init__(
         self, state: PartitionState, models: ModelSet, outbox: EventOutbox, log: TransactionLog, clock: ChangeClock
     ) -> None:
@@ -237,8 +233,6 @@ class StoredPartition(RestoredPartition):
 
     As a context manager it closes its store. It belongs to the process that opened it, and not to forked children.
     """
-
-    __slots__ = ("_deliveries", "_log", "_outbox", "store")
 
     def __init__(
         self, state: PartitionState, models: ModelSet, outbox: EventOutbox, store: Store, clock: ChangeClock
@@ -322,8 +316,6 @@ class ChangeClock:
         clock: returns the seconds since 1970, with fractions; None if only `repeat` sets the time.
     """
 
-    __slots__ = ("_of_change", "at", "clock")
-
     def __init__(self, at: int, clock: Clock | None) -> None:
         #: The last reading.
         self.at: int = at
@@ -367,8 +359,6 @@ class StoreLog:
         store: the store.
         clock: the time of the changes.
     """
-
-    __slots__ = ("_deferred", "clock", "store")
 
     def __init__(self, store: Store, clock: ChangeClock) -> None:
         self.store: Final = store
@@ -484,8 +474,6 @@ class FollowingPartition(Partition):
 
     Every change raises `StoreError`. As a context manager it closes its connection.
     """
-
-    __slots__ = ("_change_clock", "_clock", "_follower", "_outbox", "_reader", "_user_limits_win", "at", "number")
 
     #: The number of the last change that is known, and its instant in milliseconds since 1970.
     number: int

@@ -144,8 +144,6 @@ class StoreReader:
     damaged.
     """
 
-    __slots__ = ("_database", "location")
-
     def __init__(self, location: StoreLocation) -> None:
         self.location: Final = location
         self._database: Final = database_at(location, is_reader=True)

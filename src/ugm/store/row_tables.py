@@ -207,8 +207,6 @@ class RowTable:
         row_type: the class of the rows, a named tuple; None if a row is the value of the only field.
     """
 
-    __slots__ = ("_fields", "_has_key_field", "_row_type", "columns", "is_opaque", "key", "name")
-
     def __init__(self, name: str, key: str, types: Mapping[str, Any], row_type: type | None = None) -> None:
         self.name: Final = name
         self.key: Final = key

@@ -144,8 +144,6 @@ class UsageMeter:
         current: the usage of the applications.
     """
 
-    __slots__ = ("_applications", "_models", "changed", "current")
-
     def __init__(
         self,
         applications: Mapping[str, ApplicationRow],

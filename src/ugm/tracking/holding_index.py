@@ -30,8 +30,6 @@ class HoldingIndex:
     Invariant: a tree is listed exactly while something is charged to it.
     """
 
-    __slots__ = ("_active_limits", "groups", "holdings", "users")
-
     #: Application to its first holding. The holdings are the same objects as in the trees.
     holdings: dict[str, Holding]
     users: dict[str, OwnerUsageTree]

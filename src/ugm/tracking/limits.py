@@ -66,8 +66,6 @@ class Level(NamedTuple):
 class PathCache(dict[str, T]):
     """A bounded cache for a function of a queue path. A hit costs one dictionary lookup."""
 
-    __slots__ = ("_function",)
-
     def __init__(self, function: Callable[[str], T]) -> None:
         super().__init__()
         self._function: Final = function
@@ -88,8 +86,6 @@ class LimitTable:
     Args:
         levels: canonical queue path to its limits; queues without limits are missing.
     """
-
-    __slots__ = ("_ranks", "levels", "levels_from")
 
     def __init__(self, levels: Mapping[str, Level]) -> None:
         self.levels: Final = levels
@@ -125,8 +121,6 @@ class LimitTable:
 @final
 class Limits:
     """All limits of one configuration."""
-
-    __slots__ = ("families", "groups", "listed", "modelled", "names", "revision", "users")
 
     def __init__(
         self, users: Mapping[str, Level], groups: Mapping[str, Level], extensions: Extensions = _NO_EXTENSIONS
@@ -216,8 +210,6 @@ class Epoch:
     It is a separate object, so that a tracker that has been idle for long does not keep old limits in memory.
     """
 
-    __slots__ = ("layout",)
-
     def __init__(self, layout: Layout) -> None:
         self.layout: Final = layout
 
@@ -242,8 +234,6 @@ class ActiveLimits:
         lock: the lock of the engine; None for a new one.
         managed: whether the trackers belong to a manager, so that programs must not charge them directly.
     """
-
-    __slots__ = ("_canonical", "epoch", "limits", "lock", "managed", "request_names", "user_limits_win")
 
     def __init__(
         self,

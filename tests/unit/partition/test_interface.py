@@ -36,7 +36,6 @@ OWN: Final = {
         "wake",
         "promise",
         "awaited",
-        "store",
     },
     # It refuses them.
     RemotePartition: {"scheduling_pass", "waiting_list", "wake"},

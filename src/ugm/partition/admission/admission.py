@@ -56,8 +56,6 @@ _UNCOMPILED: Final = Resource().compiled
 class AdmissionControl(CheckedArguments):
     """Grants and releases allocations. The caller holds the lock. Arguments of requests are checked here."""
 
-    __slots__ = ("timers",)
-
     def __init__(self, state: PartitionState, models: ModelSet, timers: ReductionTimers) -> None:
         super().__init__(state, models)
         self.timers: Final = timers
@@ -500,8 +498,6 @@ def _takes_more(old: Claim, new: Claim) -> bool:
 
 class AdmissionPart:
     """A part of the engine that works on a state and its quota models through their admission."""
-
-    __slots__ = ("_admission", "_models", "_state")
 
     def __init__(self, state: PartitionState, models: ModelSet, admission: AdmissionControl) -> None:
         self._state: Final = state

@@ -112,8 +112,6 @@ def require_gang_style(gang_style: object) -> GangStyle:
 class ApplicationLifecycle(AdmissionPart):
     """Adds applications to a partition and ends them. The caller runs the methods as transactions."""
 
-    __slots__ = ()
-
     # Begin
 
     def submit(self, submission: Submission, gang_style: GangStyle, quota: Resource | None) -> Placement:

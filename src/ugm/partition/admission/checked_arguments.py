@@ -28,8 +28,6 @@ _PENDING: Final = AllocationState.PENDING
 class CheckedArguments:
     """Finds the objects that a call names, and checks that they have the state that it needs."""
 
-    __slots__ = ("_models", "_state", "_variants")
-
     def __init__(self, state: PartitionState, models: ModelSet) -> None:
         self._state: Final = state
         self._models: Final = models

@@ -55,8 +55,6 @@ def _with_never(violations: Iterable[Violation], never: Iterable[Violation]) -> 
 class GangAdmission(AdmissionPart):
     """Grants several allocations together. The caller runs the methods as transactions."""
 
-    __slots__ = ()
-
     def allocate_all(self, requests: Sequence[AllocationRequest]) -> Decision:
         """Charge all allocations of a gang, or none; those that are held already count as granted.
 

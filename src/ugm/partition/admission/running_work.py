@@ -240,8 +240,6 @@ def _ids(argument: str, ids: Iterable[str]) -> frozenset[str]:
 class Synchronization(ApplicationLifecycle):
     """Makes applications and allocations equal to running work. The caller runs its methods as transactions."""
 
-    __slots__ = ()
-
     def synchronize(self, work: RunningWork, exceeded: Callable[[], tuple[Violation, ...]]) -> SyncReport:
         """Make the applications and allocations equal to the running work of a host.
 

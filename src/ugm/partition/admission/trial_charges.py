@@ -103,8 +103,6 @@ class TrialCharges:
         models: its quota models.
     """
 
-    __slots__ = ("_made", "_models", "_state")
-
     def __init__(self, state: PartitionState, models: ModelSet) -> None:
         self._state: Final = state
         self._models: Final = models

@@ -49,8 +49,6 @@ class VariantAssignment:
         models: its quota models.
     """
 
-    __slots__ = ("_models", "_plain", "_preferred", "_state", "protection")
-
     def __init__(self, state: PartitionState, models: ModelSet) -> None:
         self._state: Final = state
         self._models: Final = models

@@ -53,8 +53,6 @@ class VariantProtection:
         models: its quota models.
     """
 
-    __slots__ = ("_known", "_models", "_state")
-
     def __init__(self, state: PartitionState, models: ModelSet) -> None:
         self._state: Final = state
         self._models: Final = models

@@ -56,8 +56,6 @@ class ModelReport(Row):
 class ModelQueries:
     """The answers of all models of a partition. The caller holds the lock."""
 
-    __slots__ = ("_models",)
-
     def __init__(self, models: ModelSet) -> None:
         self._models: Final = models
 

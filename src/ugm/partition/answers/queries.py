@@ -100,8 +100,6 @@ _HoldersOf: TypeAlias = Callable[[Decision], tuple[tuple[Holder, ...], ...]]
 class SubjectQueries(AdmissionPart):
     """The answers to queries about a subject. The caller holds the lock, and has called `require_subject`."""
 
-    __slots__ = ()
-
     def _model_queries(self) -> ModelQueries:
         from ugm.partition.answers.model_queries import ModelQueries  # noqa: PLC0415 - few partitions have other models
 

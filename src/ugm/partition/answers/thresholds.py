@@ -113,8 +113,6 @@ class ThresholdWatch:
         partition: the partition: in memory, with a store, or that of a service.
     """
 
-    __slots__ = ("_partition", "_thresholds", "_watched")
-
     def __init__(self, partition: AbstractPartition) -> None:
         self._partition: Final = partition
         #: The state at the last update.

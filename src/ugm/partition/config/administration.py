@@ -32,8 +32,6 @@ class Administration(AdmissionPart):
     Each operation begins with the limits of its time, and with the timers of reductions that lower limits start.
     """
 
-    __slots__ = ()
-
     # The schedule
 
     def follow_schedule(self) -> None:

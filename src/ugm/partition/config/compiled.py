@@ -100,8 +100,6 @@ class PendingLimits:
         maxima: the maxima by place; None for a named owner without a limit on pending work. A queue has no name.
     """
 
-    __slots__ = ("_maxima",)
-
     def __init__(self, maxima: Mapping[_PlaceKey, PendingMaximum | None]) -> None:
         self._maxima: Final = maxima
 
@@ -237,8 +235,6 @@ class ConfigSchedule:
     Args:
         config: a configuration with at least one schedule.
     """
-
-    __slots__ = ("_by_key", "_config", "_later", "_places", "compiled", "later_variants")
 
     def __init__(self, config: PartitionConfig) -> None:
         # Imported late: most configurations have no schedules.

@@ -229,8 +229,6 @@ _OF_EVERYTHING: Final = ("node", "configuration", "budget")
 class ChangeMarks:
     """The objects that may have changed since the last `take`."""
 
-    __slots__ = ("__weakref__", "applications", "ended", "everything", "freed", "notify")
-
     #: The changed allocations of each changed application, in the order of their last request or else first change.
     applications: dict[str, dict[str, None]]
     #: The applications that may have freed something, and the rows of those that were removed after that.
@@ -310,8 +308,6 @@ class PromisedEnds:
     Args:
         rows: the allocations by id.
     """
-
-    __slots__ = ("_heap", "_most", "_rows")
 
     #: Pairs of an end and an allocation id.
     _heap: list[tuple[int, str]]
@@ -427,8 +423,6 @@ class PendingUsage:
         select_group: chooses the group of an application that has not run yet.
         applications: all applications.
     """
-
-    __slots__ = ("_accounts", "_limits", "_select_group")
 
     def __init__(
         self, limits: PendingLimits, select_group: SelectGroup, applications: Iterable[Application] = ()

@@ -52,22 +52,6 @@ class Ledger:
         lock: the lock of the partition, which owns the changes of the operation.
     """
 
-    __slots__ = (
-        "allocations",
-        "applications",
-        "ends",
-        "is_recorded",
-        "lock",
-        "pending_usage",
-        "placed",
-        "readers",
-        "requested",
-        "submitted",
-        "tables",
-        "terminating",
-        "tree",
-    )
-
     #: The queues, each with its applications.
     tree: QueueTree
 

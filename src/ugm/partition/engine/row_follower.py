@@ -35,8 +35,6 @@ class RowFollower:
         is_counted: whether it was called after the rows were written.
     """
 
-    __slots__ = ("_is_counted", "_models", "_rebuild", "_state")
-
     def __init__(
         self, state: PartitionState, models: ModelSet, rebuild: Callable[[], None], *, is_counted: bool
     ) -> None:

@@ -68,18 +68,6 @@ class PartitionState(Ledger):
         lock: the lock of the partition, which owns the changes of the operation; None for a state without a partition.
     """
 
-    __slots__ = (
-        "_base",
-        "_preemption",
-        "active_limits",
-        "cluster",
-        "compiled",
-        "config_changed",
-        "fair_shares",
-        "holding_index",
-        "reserves",
-    )
-
     def __init__(self, compiled: CompiledConfig, *, user_limits_win: bool, lock: EngineLock | None = None) -> None:
         super().__init__(compiled, lock or EngineLock())
         self.compiled: CompiledConfig = compiled
@@ -498,8 +486,6 @@ class ReductionTimers:
         state: the state of the partition.
         clock: the clock of the partition.
     """
-
-    __slots__ = ("_clock", "_state", "continuing")
 
     #: The queues that have been above their maximum since before a schedule changed the limits, so that their timers
     #: run on; None if the timers of all others have been started since.

@@ -81,8 +81,6 @@ class PartitionClock:
         read: returns the seconds since 1970.
     """
 
-    __slots__ = ("_of_change", "_of_query", "is_read_first", "latest")
-
     #: The last reading.
     latest: int
     #: Whether every call reads the clock when it begins.
@@ -141,8 +139,6 @@ class EventOutbox:
     Raises:
         RequestError: the subscribers are not several objects, or one is not callable.
     """
-
-    __slots__ = ("_batches", "_delivered", "_delivery", "_due", "_subscribers", "has_subscribers", "last_event")
 
     def __init__(self, subscribers: Iterable[Subscriber]) -> None:
         self._subscribers: Final[tuple[Subscriber, ...]] = require_items("subscribers", subscribers)
@@ -263,8 +259,6 @@ class Transactions:
         log: the durable log, if there is one.
         put_back: puts back all rows and calls of models that are listed in the lock.
     """
-
-    __slots__ = ("_lock", "_log", "_outbox", "_position", "_put_back", "is_recording")
 
     def __init__(
         self, lock: EngineLock, outbox: EventOutbox | None, log: TransactionLog | None, put_back: Callable[[], None]

@@ -249,8 +249,6 @@ def _key(model: int, guarantee: Guarantee) -> _Key:
 class ReclaimPlanning(SubjectQueries):
     """Makes plans and carries them out. The caller holds the lock, and has called `require_subject`."""
 
-    __slots__ = ()
-
     def plan(self, subject: Subject, query: AllocationRequest, nodes: Mapping[str, Resource] | None) -> ReclaimPlan:
         """Return the allocations to evict for a request, all of one node if *nodes* are named."""
         application = self.application_of(subject)

@@ -183,19 +183,6 @@ class PendingOrder:
         users: the user of each application.
     """
 
-    __slots__ = (
-        "_copies",
-        "_keys",
-        "_paths",
-        "_quotas",
-        "_rank_key",
-        "_requests",
-        "groups",
-        "settings",
-        "tree",
-        "users",
-    )
-
     def __init__(
         self,
         copy: OrderCopy,

@@ -233,11 +233,6 @@ class RequestClasses:
         parts: the parts that queues use.
     """
 
-    __slots__ = (
-        *("_admission", "_by_id", "_classes", "_facts", "_is_nested", "_limits", "_limits_of_models", "_models"),
-        *("_of_application", "_open", "_state", "_untested", "in_queue", "offered", "parts", "priorities"),
-    )
-
     def __init__(self, state: PartitionState, models: ModelSet, admission: AdmissionControl) -> None:
         self._state: Final = state
         self._models: Final = models

@@ -46,8 +46,6 @@ class _Trial:
     yet: a request that was reserved after them could keep those requests waiting that the pass has granted before it.
     """
 
-    __slots__ = ("before_grants", "dropped", "ends", "has_ended", "reservations")
-
     #: The reservations and `dropped` before the first grant; None before it.
     before_grants: tuple[dict[str, str], set[str]] | None
 
@@ -102,18 +100,6 @@ class Reservations:
         admission: decides about requests.
         start_marking: returns marks of all changes from now on.
     """
-
-    __slots__ = (
-        "_admission",
-        "_marks",
-        "_models",
-        "_now",
-        "_planned",
-        "_settings",
-        "_start_marking",
-        "_state",
-        "_trial",
-    )
 
     #: What has changed since the last plan; None while nothing follows the changes.
     _marks: ChangeMarks | None

@@ -165,8 +165,6 @@ class Head:
         keys: the comparisons that chose it, from the root down.
     """
 
-    __slots__ = ("_decide", "_pass", "keys", "queue_path", "request")
-
     def __init__(
         self, owner: SchedulingPass, request: AllocationRequest, queue_path: str, keys: tuple[Comparison, ...]
     ) -> None:
@@ -217,20 +215,6 @@ class SchedulingPass:
     them. No lock is held between two heads. A request that is denied or skipped takes no further part, and the next
     request of its application takes its place. One thread at a time may use the pass.
     """
-
-    __slots__ = (
-        "_calls",
-        "_head",
-        "_keys",
-        "_lock",
-        "_marks",
-        "_order",
-        "_out",
-        "_rank",
-        "_requests",
-        "_state",
-        "_tree",
-    )
 
     def __init__(
         self,

@@ -38,8 +38,6 @@ class WakeEvent:
     whose ``put`` is one atomic call.
     """
 
-    __slots__ = ("_is_set", "_waiting")
-
     def __init__(self) -> None:
         self._is_set = False
         #: The queues of the threads that wait.
@@ -84,8 +82,6 @@ class WaitingList:
     Attributes:
         event: is set when a waiting request may fit, or a new request waits; a call of `wake` clears it.
     """
-
-    __slots__ = ("_lock", "_loops", "_reservations", "_search", "_transactions", "event")
 
     def __init__(
         self,

@@ -85,8 +85,6 @@ class ServiceStatus(Row):
 class Times:
     """Measures durations."""
 
-    __slots__ = ("_buckets", "_recent", "_seconds")
-
     def __init__(self) -> None:
         self._seconds = 0.0
         self._recent: Final[deque[float]] = deque(maxlen=_RECENT)

@@ -310,8 +310,6 @@ def _shortened(value: Any, hint: Any) -> Any:  # noqa: ANN401 - any JSON
 class ValueCodec:
     """The codec of the values of an annotation."""
 
-    __slots__ = ("_form", "_has_violations", "decode_strictly", "hint")
-
     def __init__(self, hint: Any) -> None:  # noqa: ANN401 - an annotation
         self._form: Final = _FORMS.get(hint)
         #: The annotation for msgspec.
