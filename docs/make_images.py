@@ -25,8 +25,6 @@ from ugm.cli.report.page import page
 from ugm.cli.report.terminal import render
 from ugm.simulation import JobMapping, Recorder, Report, SwfHeader, parse_swf, read_swf, simulate
 
-__all__ = ["TERMINAL", "replay", "terminal"]
-
 ROOT: Final = Path(__file__).parents[1]
 IMAGES: Final = ROOT / "docs" / "images"
 TERMINAL: Final = IMAGES / "terminal.svg"

@@ -29,8 +29,6 @@ from ugm.integrations.kubernetes.admission import OwnerPolicy, PodAdmission  # n
 from ugm.integrations.kubernetes.reviews import review_of  # noqa: E402 - as above
 from ugm.kubernetes import NamespaceTerms  # noqa: E402 - as above
 
-__all__ = ["PICTURE", "draw"]
-
 PICTURE: Final = HERE / "images" / "kubernetes-denied.svg"
 MANIFESTS: Final = HERE.parent / "examples" / "kubernetes"
 

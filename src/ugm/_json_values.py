@@ -15,8 +15,6 @@ from typing import Any, TypeAlias
 from ugm.errors import number_text
 from ugm.identity import UserGroup
 
-__all__ = ["Json", "JsonMapping", "JsonObject", "Row", "attributes", "to_json"]
-
 #: None, a bool, a number, a text, a list of such values, or a dict of them with texts as keys.
 Json: TypeAlias = Any
 

@@ -11,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["load", "on_first_use"]
-
 
 def load(module: str, name: str) -> object:
     """Return a name of a module. The signature of a named tuple shows its types as they are written, for `help`.

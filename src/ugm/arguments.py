@@ -11,30 +11,6 @@ from ugm.errors import RequestError
 from ugm.identity import MAX_NAME, UserGroup, require_name
 from ugm.resources import MAX_QUANTITY, Resource
 
-__all__ = [
-    "MAX_NAME",
-    "require_amounts",
-    "require_callable",
-    "require_count",
-    "require_exact_name",
-    "require_group_limits",
-    "require_instance",
-    "require_instances",
-    "require_items",
-    "require_iterable",
-    "require_mapping",
-    "require_mapping_view",
-    "require_name",
-    "require_names",
-    "require_nodes",
-    "require_request",
-    "require_resource",
-    "require_seconds",
-    "require_user",
-    "require_vector",
-    "require_whole",
-]
-
 _T = TypeVar("_T")
 
 #: A larger limit of applications is a mistake in a program.

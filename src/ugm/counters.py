@@ -26,23 +26,6 @@ from ugm.families import Families
 from ugm.identity import TrackingType
 from ugm.resources import MEMORY, VCORE, Resource, smallest_amounts
 
-__all__ = [
-    "UNLIMITED",
-    "Counter",
-    "Layout",
-    "Limit",
-    "Owner",
-    "RequestVector",
-    "charge",
-    "fits",
-    "fits_one_more",
-    "headroom",
-    "is_named",
-    "leaf_to_root",
-    "refund",
-    "try_charge",
-]
-
 #: The initial free amount of a resource that is not limited. A larger request fails the check, and is then compared
 #: with each limit one by one, so that a request for an unlimited resource is never denied.
 UNLIMITED: Final = 1 << 128

@@ -19,27 +19,6 @@ from ugm.resources import MEMORY, VCORE, Resource, brief_amount, format_amount, 
 if TYPE_CHECKING:
     from fractions import Fraction  # takes long to import
 
-__all__ = [
-    "ALLOWED",
-    "BUDGET",
-    "COUNTED_KINDS",
-    "KEPT",
-    "SUSPENDED",
-    "Decision",
-    "EffectiveLimit",
-    "Exhaustion",
-    "LimitRise",
-    "Violation",
-    "already_exceeded",
-    "amount_for_people",
-    "denial_for_people",
-    "effective_limits",
-    "exceeded",
-    "headroom_of",
-    "is_limiting",
-    "one_line",
-]
-
 _QUEUE: Final = TrackingType.QUEUE
 #: The prefix of the kinds of limits on the amounts of pending requests.
 _PENDING: Final = "pending "

@@ -25,8 +25,6 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from ugm.errors import ReentrantCallError, UgmError
 
-__all__ = ["CHANGING", "EngineLock", "OwnedLock", "ReadLocked", "all_locked", "call_function", "exclusive", "locked"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A")

@@ -14,8 +14,6 @@ from typing import Final, TypeAlias, cast, final
 from ugm.errors import RequestError, quote
 from ugm.resources import Resource
 
-__all__ = ["SEPARATOR", "Families", "divide", "divisions", "family_name", "is_equal"]
-
 #: Between the name of a family and that of a variant.
 SEPARATOR: Final = ":"
 #: The maximum number of normal forms that are kept.

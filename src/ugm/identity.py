@@ -13,20 +13,6 @@ from typing import Final, NoReturn, final
 
 from ugm.errors import RequestError
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_NAME",
-    "ROOT",
-    "WILDCARD",
-    "TrackingType",
-    "UserGroup",
-    "ancestors",
-    "canonical_path",
-    "is_below",
-    "is_name",
-    "require_name",
-]
-
 #: The name of the root queue; every path starts with it.
 ROOT: Final = "root"
 

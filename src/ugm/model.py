@@ -27,10 +27,10 @@ from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple, Protocol, Self, runtime_checkable
 
 from ugm._json_values import JsonMapping, JsonObject, attributes
-from ugm.arguments import require_name, require_resource
+from ugm.arguments import require_resource
 from ugm.decision import BUDGET, EffectiveLimit, Exhaustion, Violation, headroom_of
 from ugm.errors import RequestError
-from ugm.identity import UserGroup
+from ugm.identity import UserGroup, require_name
 from ugm.resources import Resource
 
 __all__ = [

@@ -17,19 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from ugm.errors import QuantityError, RequestError, number_text
 
-__all__ = [
-    "Resource",
-    "as_float",
-    "brief_amount",
-    "format_amount",
-    "is_resource_name",
-    "optional_dict",
-    "parse_quantity",
-    "smallest_amounts",
-    "sum_of",
-    "usage_texts",
-]
-
 if TYPE_CHECKING:
     from fractions import Fraction  # takes as long to import as the rest of this module
 

@@ -13,8 +13,6 @@ from typing import Any, Final, Self
 
 import psycopg
 
-__all__ = ["Function", "Script", "empty_database"]
-
 
 def empty_database(url: str) -> None:
     """Drop the database of a URL, and make it again."""

@@ -13,8 +13,6 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["bytecodes"]
-
 
 def bytecodes(call: Callable[[], object], *, driver: tuple[Path, ...] = ()) -> int:
     """Return how many bytecode instructions a call executes in this thread.

@@ -15,8 +15,6 @@ import pytest
 from support.service_fixtures import CONFIG
 from ugm.service import ConnectedPartition, Security, Service, ServiceSettings, connect
 
-__all__ = ["Certificate", "certificate", "encrypted"]
-
 _OPENSSL: Final = shutil.which("openssl")
 #: The token of the services.
 _TOKEN: Final = "of a test"  # noqa: S105 - not secret

@@ -14,8 +14,6 @@ from ugm.config import PartitionConfig
 from ugm.partition import AbstractPartition
 from ugm.partition.events import ApplicationSubmitted
 
-__all__ = ["APPLICATIONS", "DYNAMIC", "USERS", "Sums", "configuration", "parsed", "submit", "user_group"]
-
 USERS: Final = ("ana", "bob", "sue")
 #: A queue that placement creates; its quota changes.
 DYNAMIC: Final = "root.dyn.c"

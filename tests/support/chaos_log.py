@@ -20,8 +20,6 @@ from ugm.partition.events import (
 from ugm.store import StoreReader, open_partition
 from ugm.store.reader import StoreLocation
 
-__all__ = ["Examination", "events_in"]
-
 
 def events_in(place: StoreLocation) -> list[Event]:
     """Return the events of all changes in a store that has them all."""

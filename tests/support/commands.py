@@ -6,8 +6,6 @@ from click.testing import CliRunner, Result
 
 from ugm.cli.commands import ugm
 
-__all__ = ["run"]
-
 
 def run(*arguments: object, columns: int = 160, text: str | bytes | None = None) -> Result:
     """Run the command in a terminal of some width, with a text as its standard input."""

@@ -10,8 +10,6 @@ from support.places import TESTS
 from ugm.config import parse_config
 from ugm.errors import ConfigError
 
-__all__ = ["EVERYTHING", "places_of", "problems_of"]
-
 #: Every field of the schema, each away from its default.
 EVERYTHING: Final = (TESTS / "support" / "everything.yaml").read_text("utf-8")
 

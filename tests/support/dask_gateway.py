@@ -16,8 +16,6 @@ from support.hosts import MARK, HostProcess, Processes, free_ports
 from ugm import Resource, UserGroup
 from ugm.partition import RunningApplication
 
-__all__ = ["DaskGateway", "GatewayProcess"]
-
 _CONFIG: Final = """
 from dask_gateway_server.auth import SimpleAuthenticator
 from dask_gateway_server.backends.local import UnsafeLocalBackend

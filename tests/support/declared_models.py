@@ -18,8 +18,6 @@ from ugm.configuration import (
     QuotaTreeDocument,
 )
 
-__all__ = ["BY_QUEUE", "ELASTIC", "GROUPS", "NODES", "TREE", "declaring", "moved"]
-
 BY_QUEUE: Final = (GroupSource(source="queue"),)
 GROUPS: Final = (
     ElasticGroup("a", min=Resource(gpu=4), max=Resource(gpu=8)),

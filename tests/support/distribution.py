@@ -20,15 +20,6 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-__all__ = [
-    "TestDistribution",
-    "pytest_collection_modifyitems",
-    "pytest_make_collect_report",
-    "pytest_xdist_make_scheduler",
-    "share_compiled_modules",
-]
-
-
 #: What begins first, because it takes longest: a run should not end with one busy process.
 _LONGEST: Final = ("tests/system/integrations/test_skypilot.py", "tests/system/", "tests/stateful/")
 #: Modules whose tests stay together.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ugm import Resource
 from ugm.elastic import ElasticGroup, ElasticTree
 
-__all__ = ["cpu_runtimes", "group"]
-
 
 def group(name: str, parent: str = "", least: int = 0, most: int = 100) -> ElasticGroup:
     """Return a group with amounts of ``cpu``."""

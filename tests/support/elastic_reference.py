@@ -13,8 +13,6 @@ from typing import Final
 from ugm import Resource
 from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup
 
-__all__ = ["IDLE_SCALING", "NO_TOTAL", "STALE_NAMES", "Naive"]
-
 #: Minimums are scaled below a parent that gets little because its requests are small.
 IDLE_SCALING: Final = "idle scaling"
 #: A resource that the cluster does not have is granted up to the minimum.

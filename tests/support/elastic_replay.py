@@ -20,20 +20,6 @@ from ugm.elastic import (
 )
 from ugm.kubernetes import ManifestError, read_elastic_quota
 
-__all__ = [
-    "TreeReplay",
-    "admitted",
-    "amounts",
-    "built_in_groups",
-    "judged",
-    "nonzero",
-    "quota_of",
-    "read_group",
-    "read_pod",
-    "take",
-    "tree_of",
-]
-
 
 def read_group(recorded: dict[str, Any]) -> ElasticGroup:
     """Return a group of a recording.

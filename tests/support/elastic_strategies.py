@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from ugm import Resource
 from ugm.elastic import ROOT_GROUP, ElasticGroup, Sharer
 
-__all__ = ["RESOURCES", "amounts", "counts", "sharers", "trees", "valid_trees"]
-
 RESOURCES = ("cpu", "gpu")
 
 #: Small numbers, so that remainders and ties happen, and some large ones.

@@ -20,8 +20,6 @@ from ugm.events import (
 )
 from ugm.partition import Allocation
 
-__all__ = ["EventFollower"]
-
 
 class EventFollower:
     """The applications and allocations after some events."""

@@ -13,8 +13,6 @@ from typing import Any, Final
 import pytest
 from hypothesis import settings
 
-__all__ = ["FEW", "MANY", "examples", "pairs", "seeds"]
-
 #: How many examples of a property the profile ``ci`` draws.
 MANY: Final = 20
 

@@ -9,8 +9,6 @@ from support.partition_fixtures import BrokenError
 from ugm import Claim, Partition, Violation
 from ugm.partition.engine.model_calls import row_calls
 
-__all__ = ["CHANGES", "Failing", "Fuse", "ResettableFailing", "State", "ledger_of"]
-
 #: The calls that change a model.
 CHANGES: Final = ("charge", "refund", "add_pending", "remove_pending")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 
-__all__ = ["collect_garbage"]
-
 
 def collect_garbage() -> None:
     """Delete all garbage, and let later collections pass over everything that is alive now.

@@ -17,8 +17,6 @@ from uuid import uuid4
 from ugm import UgmError, connect
 from ugm.service import ConnectedPartition
 
-__all__ = ["MARK", "HostProcess", "Processes", "QuotaService", "free_ports", "processes", "wait_until"]
-
 #: The environment variable by which processes are found that outlive their parent, such as the servers of a host.
 MARK: Final = "UGM_TEST_HOST"
 _T = TypeVar("_T")

@@ -34,21 +34,6 @@ from ugm.partition.events import AllocationRequested, Denied, Event, RequestWith
 from ugm.store import StoreReader, open_partition
 from ugm.store.store import Appended
 
-__all__ = [
-    "BUSY",
-    "CONFIG",
-    "SCENES",
-    "Followed",
-    "Modelled",
-    "Operation",
-    "Scene",
-    "Setup",
-    "Stored",
-    "interrupt",
-    "prepared",
-    "states_of",
-]
-
 Operation = Callable[[Partition], object]
 
 _LIMIT: Final = "{users: ['*'], maxresources: {memory: 50, licence: 20}, maxapplications: 9}"

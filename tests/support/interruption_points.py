@@ -27,8 +27,6 @@ from typing import Any, Final, Literal, NamedTuple
 import ugm
 from support.garbage import collect_garbage
 
-__all__ = ["InterruptedTestError", "Interruption", "Point", "points_in"]
-
 #: The code that is interrupted.
 SOURCE: Final = str(Path(ugm.__file__).parent)
 #: What `sys.monitoring` knows the interruptions by.

@@ -22,8 +22,6 @@ from urllib.parse import quote, urlencode
 from support.hosts import MARK, HostProcess, Processes, free_ports
 from support.places import EXAMPLES
 
-__all__ = ["Answer", "Hub", "Page", "Visitor", "example"]
-
 #: The proxy of the hub: the value of this variable, or the one that is installed.
 PROXY: Final = os.environ.get("UGM_HUB_PROXY") or shutil.which("configurable-http-proxy")
 _TOKEN: Final = "t" * 32

@@ -19,8 +19,6 @@ from aiohttp import web
 
 from support.hosts import HostProcess, Processes, free_ports
 
-__all__ = ["ClusterProcess"]
-
 _PODS: Final = "/api/v1/namespaces/{}/pods"
 
 

@@ -23,8 +23,6 @@ from ugm.integrations.kubernetes.admission import TENTATIVE, OwnerPolicy, PodAdm
 from ugm.integrations.kubernetes.reviews import review_of
 from ugm.integrations.kubernetes.watcher import Watcher
 
-__all__ = ["ApiServer", "ChangeRequest", "Replica"]
-
 Manifest = dict[str, Any]
 #: The maximum time of a request to the API server, and of a list by the watcher, in seconds.
 REQUEST_TIMEOUT: Final = 60

@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["REPLICA_SET_CONTROLLER", "deployment", "new_uid", "pod", "review"]
-
 REPLICA_SET_CONTROLLER: Final = "system:serviceaccount:kube-system:replicaset-controller"
 _API_VERSION: Final = "admission.k8s.io/v1"
 #: The API group and the plural of each kind.

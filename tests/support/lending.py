@@ -15,8 +15,6 @@ from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
 from ugm.quotatree import TreeModel
 
-__all__ = ["LEAF_TAG", "TAGS", "crowd_of_groups", "lending", "lending_models"]
-
 #: The tag of an application that names its leaf in the quota tree.
 LEAF_TAG: Final = "leaf"
 #: The tags of an application of a group and leaf of `lending_models`.

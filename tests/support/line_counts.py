@@ -11,8 +11,6 @@ from typing import Any, Final
 
 import ugm
 
-__all__ = ["lines_run_by"]
-
 #: The folder of the files of ugm.
 PACKAGE: Final = str(Path(ugm.__file__).parent)
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from ugm.engine_lock import OwnedLock
 
-__all__ = ["is_locked"]
-
 #: The longest time for which a thread that goes on holds a lock, in seconds.
 _LONGEST: Final = 1.0
 

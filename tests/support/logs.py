@@ -6,8 +6,6 @@ import logging
 
 import pytest
 
-__all__ = ["own_records"]
-
 
 def own_records(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     """Return the captured records of ugm.

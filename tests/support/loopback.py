@@ -13,8 +13,6 @@ from ugm.service.protocol.values import decode_error, encode_error
 from ugm.service.protocol.wire import Result
 from ugm.service.remote import AsyncRemotePartition, RemotePartition
 
-__all__ = ["async_remote", "remote"]
-
 
 class Loopback:
     """A connection to a partition in the same process."""

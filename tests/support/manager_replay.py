@@ -11,8 +11,6 @@ from ugm import Manager, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
 from ugm.tracking import QueueUsage
 
-__all__ = ["DIFFERENCES", "Answer", "Replay", "partition", "queues_of"]
-
 #: The result fields of one step.
 Answer = dict[str, Any]
 

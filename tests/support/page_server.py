@@ -23,8 +23,6 @@ from ugm.server import History, create_app
 from ugm.service import ServiceStatus
 from ugm.store import StoredPartition, open_partition
 
-__all__ = ["BROWSER", "CUT_OFF", "MARKUP", "ROWS", "TIMEOUT", "crowd", "served", "stored"]
-
 #: The path of the browser: the value of this variable, or the first that is installed.
 BROWSER = os.environ.get("UGM_BROWSER") or next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
 

@@ -24,8 +24,6 @@ from ugm.partition.config.compiled import CompiledConfig
 from ugm.server import History
 from ugm.server.configurations import Actor
 
-__all__ = ["HEBREW", "LONG", "SCENARIOS", "WIDTHS", "Place", "Scenario", "open_place", "open_tab"]
-
 #: A name of the greatest length, and one that is written from right to left.
 LONG: Final = "n" * 256
 HEBREW: Final = (

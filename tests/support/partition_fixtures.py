@@ -14,28 +14,6 @@ from ugm.config import PartitionConfig
 from ugm.partition import AbstractPartition, ReclaimPlan
 from ugm.preemption import PreemptionPlan, ReductionPlan
 
-__all__ = [
-    "BOB",
-    "CREATING",
-    "OLD",
-    "SUE",
-    "BrokenError",
-    "Licences",
-    "NodesOfUsers",
-    "OneNode",
-    "Seats",
-    "changing_nothing",
-    "config",
-    "in_every_state",
-    "memory",
-    "objection",
-    "partition_of",
-    "refused",
-    "shown",
-    "started",
-    "under_old",
-]
-
 SUE: Final = UserGroup("sue", ("dev",))
 BOB: Final = UserGroup("bob", ("dev",))
 

@@ -15,8 +15,6 @@ from ugm.configuration import PartitionConfig
 from ugm.partition import AbstractPartition
 from ugm.store import open_partition
 
-__all__ = ["of_each_kind"]
-
 
 @contextmanager
 def in_memory(config: PartitionConfig, _: Path) -> Iterator[AbstractPartition]:

@@ -8,8 +8,6 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DOCS", "EXAMPLES", "ROOT", "TESTS", "environment", "model_packages"]
-
 ROOT: Final = Path(__file__).resolve().parents[2]
 TESTS: Final = ROOT / "tests"
 EXAMPLES: Final = ROOT / "examples"

@@ -19,8 +19,6 @@ import pytest
 
 from support.hosts import free_ports
 
-__all__ = ["Server", "server_here", "shared_server"]
-
 _SETTINGS: Final = """
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''

@@ -8,8 +8,6 @@ from typing import Any
 from ugm import Resource
 from ugm.preemption import AllocationFacts, PreemptionPolicy, PreemptionRequest, QueueFacts, World
 
-__all__ = ["request_of", "world_of"]
-
 
 def world_of(case: Mapping[str, Any]) -> World:
     """Return the queues and allocations of a case."""

@@ -13,8 +13,6 @@ from typing import Final, final
 from ugm.identity import ancestors, is_below
 from ugm.preemption import AllocationFacts, PreemptionRequest, QueueFacts, World
 
-__all__ = ["ReferencePlanner"]
-
 Victims = Sequence[int]
 
 

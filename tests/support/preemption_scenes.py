@@ -24,8 +24,6 @@ from ugm.preemption import (
 )
 from ugm.resources import sum_of
 
-__all__ = ["MODEL_KINDS", "Scene", "drawn_scene", "drawn_with_models", "drawn_with_plan", "large_scene"]
-
 LEAVES: Final = ("root.a", "root.b.x", "root.b.y", "root.c.p.u", "root.c.p.v", "root.c.q")
 PARENTS: Final = ("root", "root.b", "root.c", "root.c.p")
 #: The kinds of models that deny requests in addition to queues.

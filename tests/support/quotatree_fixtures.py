@@ -8,8 +8,6 @@ from typing import Any
 from ugm import Claim, Resource
 from ugm.quotatree import AllocationResponse, ConsumerInfo, Mode, QuotaManager, TreeModel, TreeRequest
 
-__all__ = ["PAIR", "Scene", "document", "manager_of", "tree_model"]
-
 #: A root of 4 with two leaves of 2.
 PAIR = {"R": ("nil", 4), "A": ("R", 2), "B": ("R", 2)}
 

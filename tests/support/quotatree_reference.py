@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["PlainConsumer", "ReferenceTree"]
-
 
 class PlainConsumer(NamedTuple):
     """A consumer with its request."""

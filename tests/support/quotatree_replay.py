@@ -21,8 +21,6 @@ from ugm.quotatree import (
     parse_consumer,
 )
 
-__all__ = ["DIFFERENCES", "Replay", "agree", "habits_in", "state", "steps_to_compare"]
-
 _NO_QUANTITY = "a quota that is no whole number, or more than 64 bits hold, is refused and not taken for another"
 
 #: Scenarios in which MCAD does something else on purpose of ours: how many steps agree (-1: not even the

@@ -10,8 +10,6 @@ from support.quotatree_reference import PlainConsumer
 from ugm import Resource
 from ugm.quotatree import ConsumerInfo, TreeRequest
 
-__all__ = ["RESOURCES", "TREE", "documents", "info_of", "newcomers"]
-
 TREE = "T"
 RESOURCES = ("cpu", "memory")
 

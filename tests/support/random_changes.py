@@ -12,8 +12,6 @@ from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup
 from ugm.configuration import PartitionConfig
 from ugm.partition import RunningAllocation
 
-__all__ = ["CONFIGS", "Actor", "state_of"]
-
 _RULES: Final = "{name: provided, create: true}"
 _LIMIT: Final = "{limit: l, groups: [dev], maxresources: {memory: 60}, maxapplications: 5}"
 #: Configurations that take turns: queues come and go, and limits of users and groups change.

@@ -10,8 +10,6 @@ from ugm import Partition, Resource, UserGroup
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig, QueueResources
 from ugm.model import QuotaModel
 
-__all__ = ["SORTING", "History", "Operation", "random_queue"]
-
 #: An operation on a partition; it has the same effect on its copy.
 Operation: TypeAlias = Callable[[Partition], object]
 

@@ -14,8 +14,6 @@ from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
 from ugm.quotatree import TreeModel
 
-__all__ = ["Held", "elastic_groups", "lending_models", "lending_partition", "quota_tree", "submit_groups"]
-
 QUEUES: Final = "{name: a}, {name: b}, {name: c}, {name: d}"
 
 

@@ -31,31 +31,6 @@ from ugm.server.serving import listen, uvicorn_config
 from ugm.service import Durations, ServiceStatus
 from ugm.store import open_partition
 
-__all__ = [
-    "CONFIG",
-    "DECIDE",
-    "DECIDE_SECRET",
-    "NASTY",
-    "PREFIX",
-    "SECRET",
-    "STATUS",
-    "SUE",
-    "TOKEN",
-    "UPLOAD",
-    "YAML",
-    "YUNIKORN",
-    "Samples",
-    "busy",
-    "client",
-    "create_partition",
-    "json_at",
-    "running",
-    "samples_of",
-    "served",
-    "service",
-    "storage",
-]
-
 SUE: Final = UserGroup("sue", ("dev",))
 PREFIX: Final = "/api/v1/partition/default"
 #: The same for the paths in the format of YuniKorn.

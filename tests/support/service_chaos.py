@@ -23,8 +23,6 @@ from ugm.service import ConnectedPartition, ServiceError, connect
 from ugm.store import StoreError, StoreReader
 from ugm.store.reader import StoreLocation
 
-__all__ = ["Cluster"]
-
 #: The first number of the configuration, and the range of later ones.
 _MEMORY: Final = 60
 _MEMORIES: Final = (40, 75)

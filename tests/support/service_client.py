@@ -26,8 +26,6 @@ from ugm.store import StoreError
 _Names: TypeAlias = Sequence[str]
 _Usages: TypeAlias = Sequence[list[int]]
 
-__all__ = ["DEADLINE"]
-
 #: The deadline of every call, in seconds.
 DEADLINE: Final = 3.0
 THREADS: Final = 3

@@ -19,8 +19,6 @@ from ugm.config import PartitionConfig
 from ugm.partition import AbstractPartition
 from ugm.service import ConnectedPartition, Service, ServiceSettings, connect
 
-__all__ = ["CONFIG", "RawClient", "client_of_service", "eventually", "new_partition", "running", "started"]
-
 #: The configuration of the services.
 CONFIG: Final = config("{name: a, resources: {max: {memory: 1000}}}")
 

@@ -15,8 +15,6 @@ from threading import Thread
 from ugm import parse_config
 from ugm.service import Service
 
-__all__: list[str] = []
-
 
 def _end_with_parent() -> None:
     sys.stdin.read()

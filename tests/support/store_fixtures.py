@@ -18,21 +18,6 @@ from ugm.partition.rows import Allocation, AllocationState, ApplicationRow, Chan
 from ugm.store import Loaded, PostgresLocation, Store, StoreReader, Transaction, open_store
 from ugm.store.reader import StoreLocation
 
-__all__ = [
-    "APPLICATION",
-    "allocation",
-    "filled",
-    "fold",
-    "held",
-    "names",
-    "put",
-    "removed",
-    "replayed",
-    "submitted",
-    "writing_process",
-    "written",
-]
-
 APPLICATION: Final = ApplicationRow(
     "app", SUE, "root.a", "a", {"namespace": "n"}, GangStyle.SOFT, is_adopted=False, number=1, group="dev"
 )

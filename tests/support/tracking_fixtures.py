@@ -9,8 +9,6 @@ from ugm import Resource, UserGroup
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.identity import ancestors
 
-__all__ = ["BOB", "NOTHING", "ONE", "SUE", "Wrong", "group", "partition", "user"]
-
 #: What no correct caller passes, and a type checker would refuse.
 Wrong: TypeAlias = Any
 

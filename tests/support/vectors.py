@@ -25,8 +25,6 @@ import pytest
 
 from support.places import TESTS
 
-__all__ = ["FOLDER", "SAMPLE", "RecordedCase", "cases", "of_visible_folder", "vectors"]
-
 _NAMED: Final = os.environ.get("UGM_CONFORMANCE")
 
 #: The folder of the recorded answers.

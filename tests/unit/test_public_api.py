@@ -19,17 +19,18 @@ import ugm
 from support.places import ROOT, TESTS, model_packages
 from ugm.service.protocol.values import ANNOTATIONS
 
-#: Every module without an underscore in its name.
+#: Every module that lists public names. The names of other modules are for ugm itself.
 MODULES = [
-    importlib.import_module(info.name)
+    module
     for info in pkgutil.walk_packages(ugm.__path__, "ugm.")
     if not any(part.startswith("_") for part in info.name.split("."))
+    and hasattr(module := importlib.import_module(info.name), "__all__")
 ]
 
 #: The modules of the standard library whose classes occur in public signatures.
 LIBRARY = ("builtins", "collections.abc", "fractions", "ssl", "types", "typing")
 
-#: Everything that some public module lists.
+#: Everything that some module lists.
 PUBLIC = {id(getattr(module, name)) for module in [ugm, *MODULES] for name in module.__all__}
 
 

@@ -17,21 +17,6 @@ from ugm.errors import ConfigError, Problem, QuantityError, cut
 from ugm.identity import MAX_NAME
 from ugm.resources import MAX_QUANTITY, VCORE, parse_quantity
 
-__all__ = [
-    "Description",
-    "Reader",
-    "digits",
-    "document",
-    "fields",
-    "ignored",
-    "list_of",
-    "quantity",
-    "read",
-    "text",
-    "truth",
-    "whole",
-]
-
 #: A whole number in decimal digits.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 #: The similarity from which on an unknown key counts as a misspelt one.

@@ -35,44 +35,6 @@ from ugm.configuration.scheduler import Path
 from ugm.errors import ConfigError, Problem, cut, quote
 from ugm.resources import Resource
 
-__all__ = [
-    "MAX_ALIASED",
-    "MAX_BYTES",
-    "MAX_CONSEQUENCES",
-    "MAX_DEPTH",
-    "MAX_PROBLEMS",
-    "MAX_VALUES",
-    "START",
-    "UNUSABLE",
-    "Builder",
-    "Document",
-    "DocumentFormat",
-    "FilePlace",
-    "ListPlace",
-    "Location",
-    "MappingPlace",
-    "Mark",
-    "Place",
-    "Problems",
-    "Quoted",
-    "ReadDocument",
-    "Value",
-    "duplicate_key",
-    "format_path",
-    "line_and_column",
-    "load",
-    "locate",
-    "mark_after",
-    "mark_at",
-    "mark_in",
-    "mark_of",
-    "not_text",
-    "refusal",
-    "surrogate_in",
-    "too_large",
-    "value_at",
-]
-
 #: A line and a column in one number. A large document has millions of marks. The garbage collector does not track
 #: numbers; with objects of two fields, loading takes four times as long.
 Mark: TypeAlias = int

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ugm._documents.loader import Document, Mark, Place, Problems
     from ugm.configuration.scheduler import Path
 
-__all__ = ["KeyValue", "Located", "from_place", "from_struct", "from_text", "load_any"]
-
 #: The deepest nesting of a document.
 _MAX_DEPTH: Final = 64
 #: The longest JSON text, in characters.

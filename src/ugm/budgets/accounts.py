@@ -36,16 +36,13 @@ from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.arguments import require_name
 from ugm.budgets.budget import Budget, BudgetMode, Calendar, Carry, calendar_of, date_text, duration_text
 from ugm.configuration.schedules import LAST_SECOND, NEVER
 from ugm.decision import Violation
 from ugm.errors import RequestError
-from ugm.identity import WILDCARD
+from ugm.identity import WILDCARD, require_name
 from ugm.model import BUDGET, AccountState, BudgetChange, BudgetChangeKind, Period, Scope
 from ugm.resources import Resource, usage_texts
-
-__all__ = ["Account", "AccountTable", "BudgetViolation", "PreparedAccountChange"]
 
 #: The past of an account: the index of the current period; the first second after it; ``spent``; the rate, which is the
 #: usage per second; and what was carried over and refilled. The usage of the period up to a second is

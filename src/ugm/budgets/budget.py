@@ -18,24 +18,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, TypeAlias, final
 
-from ugm.arguments import require_mapping, require_name, require_resource
+from ugm.arguments import require_mapping, require_resource
 from ugm.configuration.schedules import DAY, EPOCH, LAST_DAY, local_day, local_second, zone_of
 from ugm.errors import RequestError
-from ugm.identity import ROOT, WILDCARD, canonical_path, is_below
+from ugm.identity import ROOT, WILDCARD, canonical_path, is_below, require_name
 from ugm.model import Claim, Period, Scope
 from ugm.resources import Resource
-
-__all__ = [
-    "Budget",
-    "BudgetMode",
-    "Calendar",
-    "Carry",
-    "ChainFinder",
-    "Coverage",
-    "calendar_of",
-    "date_text",
-    "duration_text",
-]
 
 #: The weekday of January 1, 1970: the number of days after a Monday.
 _WEEKDAY: Final = 3

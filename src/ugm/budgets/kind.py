@@ -17,8 +17,6 @@ from ugm.errors import RequestError, quote
 from ugm.identity import MAX_NAME, canonical_path, is_name
 from ugm.model import BUDGET, AccountState, Period, ReportingModel
 
-__all__ = ["KIND", "UNITS", "declared_budget"]
-
 #: The seconds of each time unit.
 UNITS: Final[Mapping[BudgetUnit, int]] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 

@@ -25,8 +25,6 @@ from ugm.identity import UserGroup, is_below
 from ugm.model import BUDGET, AccountState, BudgetChange, Claim, ReportingModel, Scope
 from ugm.resources import Resource, smallest_amounts
 
-__all__ = ["Budgets"]
-
 #: The number of claims whose accounts are remembered: different pairs of a user and a queue.
 _REMEMBERED: Final = 100_000
 

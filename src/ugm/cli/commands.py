@@ -39,8 +39,6 @@ from ugm.partition.config.changes import lowered_limits
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.server.http.payloads import ApiError, problem_to_dict
 
-__all__ = ["ugm"]
-
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "r": "red", "w": "yellow"}
 
 

@@ -23,8 +23,6 @@ from ugm.simulation import Job, JobMapping, read_swf
 from ugm.simulation.replay import Replay
 from ugm.simulation.timeline import Timeline
 
-__all__ = ["START", "create_demo", "demo_command", "endless", "play"]
-
 #: The resources of the cluster.
 _CLUSTER: Final = Resource.parse(vcore="256", memory="1Ti")
 #: The second of the workload at which the demo starts, because fewer jobs run before.

@@ -24,8 +24,6 @@ from ugm.resources import Resource, format_amount
 from ugm.server.queries import answer_dict, explain_shares_of
 from ugm.store import read_partition
 
-__all__ = ["explain_command", "order_command", "render_explanation"]
-
 #: The exit status for a request that would be denied.
 _DENIED: Final = 3
 #: Longer than any delay of preemption, in seconds.

@@ -28,24 +28,6 @@ from ugm.resources import VCORE, Resource, parse_quantity
 from ugm.simulation.workload import NameField
 from ugm.store.reader import URL_SCHEMES
 
-__all__ = [
-    "STDIN",
-    "STORE",
-    "Amounts",
-    "Server",
-    "ServerError",
-    "chosen_partition",
-    "read_config",
-    "read_fields",
-    "read_partition_config",
-    "read_prefixes",
-    "read_review",
-    "read_tags",
-    "read_values",
-    "server_at",
-    "server_url",
-]
-
 #: The name that stands for the standard input.
 STDIN: Final = "-"
 #: Decimal cores, such as 2.5. The syntax of configurations does not allow them.

@@ -27,31 +27,6 @@ from ugm.model import BUDGET
 from ugm.resources import brief_amount
 from ugm.simulation.report import LimitComparison, LimitSummary
 
-__all__ = [
-    "PROBLEMS",
-    "amount_of",
-    "amount_time",
-    "bar",
-    "brief_time",
-    "counted",
-    "exit_with_error",
-    "holder",
-    "instant",
-    "limit_value",
-    "local",
-    "peak_share",
-    "percent",
-    "print_data",
-    "print_json",
-    "print_result",
-    "section",
-    "share_of",
-    "shown",
-    "table",
-    "whose",
-    "with_instants",
-]
-
 #: The exit status if a file has problems, or a server does not answer.
 PROBLEMS: Final = 1
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     #: The functions that return the status of a service, by name of its partition.
     _Services = dict[str, Callable[[], ServiceStatus]]
 
-__all__ = ["Host", "Port", "listening", "names_of", "run_server", "serve_command"]
-
 #: The address and the port of a server.
 Host: TypeAlias = Annotated[str, "ADDRESS"]
 Port: TypeAlias = Annotated[int, "PORT", click.IntRange(0, 65535)]

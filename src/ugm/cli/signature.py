@@ -17,8 +17,6 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, Unpack, g
 
 import click
 
-__all__ = ["JsonFlag", "PartitionName", "Rows", "options"]
-
 #: Whether a command prints JSON.
 JsonFlag: TypeAlias = Annotated[bool, "--json"]
 #: The name of a partition.

@@ -33,8 +33,6 @@ from ugm.simulation import (
 )
 from ugm.simulation.workload import NameField
 
-__all__ = ["simulate_command"]
-
 
 class _Case(NamedTuple):
     """One replay of several."""

@@ -31,8 +31,6 @@ from ugm.server.queries import account_dict, listed_accounts
 from ugm.store import StoreReader, Transaction, UsageRow, copy_store, delete_usage, read_partition, usage_of
 from ugm.store.usage import Grouping, Period, format_seconds
 
-__all__ = ["budgets_command", "read_instant", "store_commands", "usage_command"]
-
 #: The units of tables: the name, and the base units in it.
 _UNITS: Final = {"vcore": ("core", 1000), "memory": ("GiB", 2**30)}
 

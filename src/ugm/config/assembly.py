@@ -29,8 +29,6 @@ from ugm.configuration.scheduler import Finding, Path
 from ugm.errors import QuantityError, quote
 from ugm.resources import MAX_QUANTITY, VCORE, Resource, bounded_int, format_amount, is_resource_name, parse_quantity
 
-__all__ = ["WRITERS", "Assembly", "SetAside"]
-
 _TRUE: Final = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y"})
 _FALSE: Final = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n", "N"})
 _DIGITS: Final = re.compile(r"[0-9]+")

@@ -25,8 +25,6 @@ from ugm.identity import WILDCARD
 from ugm.queues.placement import is_pattern
 from ugm.resources import Resource
 
-__all__ = ["Exported", "LeftOut", "export_config"]
-
 #: The maximum of an entry that must stay although it limits nothing in Apache YuniKorn. No request names the resource.
 #: An entry without a maximum would be refused.
 _PLACEHOLDER: Final = Resource({"ugm/placeholder": 1})

@@ -18,18 +18,6 @@ from ugm.configuration.scheduler import Path
 from ugm.errors import RequestError, cut, quote
 from ugm.identity import MAX_NAME, ROOT
 
-__all__ = [
-    "ANY",
-    "KINDS",
-    "YUNIKORN",
-    "LocatedPartition",
-    "LocatedQueue",
-    "NamedLimit",
-    "invalid_name_reason",
-    "is_yunikorn_name",
-    "normal_form",
-]
-
 #: The values of the setting.
 YUNIKORN: Final = "yunikorn"
 ANY: Final = "any"

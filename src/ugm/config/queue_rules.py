@@ -17,8 +17,6 @@ from ugm.identity import ROOT, WILDCARD
 from ugm.queues.placement import QUEUE_NAMES, Acl
 from ugm.resources import Resource, format_amount
 
-__all__ = ["LIMIT_RULES", "QUEUE_RULES", "SCHEDULE_RULES", "guaranteed_fits_above"]
-
 
 def limit_has_names(located: LocatedQueue) -> Iterator[Finding]:
     """A limit names at least one user or group.

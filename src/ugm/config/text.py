@@ -69,24 +69,6 @@ from ugm.configuration.fields import to_data
 from ugm.configuration.scheduler import Path
 from ugm.errors import ConfigError, Problem, RequestError, printable, quote, value_text
 
-__all__ = [
-    "FILE_KEY",
-    "LINE_END",
-    "FileReader",
-    "Review",
-    "decode_config",
-    "dump_config",
-    "include_files",
-    "load_config",
-    "load_config_document",
-    "parse_config",
-    "reader_in",
-    "review_bytes",
-    "review_config",
-    "review_file",
-    "with_excerpts",
-]
-
 #: The ends of lines of YAML.
 LINE_END: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 #: The key of a configuration.

@@ -53,17 +53,6 @@ from ugm.queues.tree import QueueSpecs
 from ugm.resources import MEMORY, VCORE, Resource, format_amount, is_resource_name
 from ugm.tracking.limits import Limits
 
-__all__ = [
-    "MAX_WARNINGS",
-    "PLACEMENT_RULES",
-    "find_problems",
-    "misspelt_resources",
-    "old_units",
-    "partitions_can_be_used",
-    "property_warnings",
-    "queues_without_group",
-]
-
 #: In thousandths.
 _LEAST_CORES: Final = 1_000_000
 _LEAST_MEMORY: Final = 100

@@ -30,8 +30,6 @@ from ugm.errors import RequestError, quote
 from ugm.families import SEPARATOR, Families, family_name
 from ugm.resources import MAX_QUANTITY, Resource, is_resource_name, sum_of
 
-__all__ = ["family_findings", "normal_config", "normal_guarantees"]
-
 #: The fields of guarantees, in which the amount of a family must not be less than the sum of its variants.
 _GUARANTEES: Final = ("guaranteed", "min", "total")
 

@@ -24,8 +24,6 @@ from ugm.resources import MAX_QUANTITY, Resource, format_amount
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["ConfigValue", "FieldShape", "field_shapes", "from_data", "parse_fraction", "setting_texts", "to_data"]
-
 _WHITE_SPACE: Final = re.compile(r"\s")
 #: A decimal number, or a fraction. Its length is bounded, so that no text takes long to convert.
 _FRACTION: Final = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18}|/(?!0+$)[0-9]{1,18})?")

@@ -33,24 +33,6 @@ from ugm.identity import UserGroup
 from ugm.model import BUDGET, Claim, QuotaModel
 from ugm.resources import Resource
 
-__all__ = [
-    "DOCUMENT_MODULES",
-    "NAMESPACE_TAG",
-    "THRESHOLD_KINDS",
-    "GroupFinder",
-    "ModelDefinition",
-    "ModelKind",
-    "ReportedUse",
-    "UnmappedQueue",
-    "declared_findings",
-    "definitions_of",
-    "finder_of",
-    "queues_without_group",
-    "reported_uses",
-    "source_findings",
-    "unmapped_queues",
-]
-
 #: The tag of a namespace, unless the source names another one.
 NAMESPACE_TAG: Final = "namespace"
 #: The sources that a tag names.

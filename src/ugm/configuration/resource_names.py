@@ -28,21 +28,6 @@ from ugm.errors import RequestError, ResourceNameWarning, quote
 from ugm.families import Families
 from ugm.resources import MEMORY, VCORE, Resource
 
-__all__ = [
-    "RequestNames",
-    "did_you_mean",
-    "family_names",
-    "is_one_edit",
-    "is_slip",
-    "listed_resources",
-    "nearest",
-    "resembles",
-    "resource_vectors",
-    "stem",
-    "unlisted",
-    "unlisted_resources",
-]
-
 _OTHER_WORDS: Final = {
     **dict.fromkeys(("cpu", "core", "vcpu", "millicore", "millicpu"), "vcore"),
     **dict.fromkeys(("mem", "ram", "memorie", "memorys"), "memory"),

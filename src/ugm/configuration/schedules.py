@@ -17,19 +17,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from ugm.configuration.scheduler import ScheduledLimit
 from ugm.errors import RequestError
 
-__all__ = [
-    "DAY",
-    "EPOCH",
-    "LAST_DAY",
-    "LAST_SECOND",
-    "NEVER",
-    "ScheduleEntry",
-    "local_day",
-    "local_second",
-    "parse_entry",
-    "zone_of",
-]
-
 #: The end of a period that does not end: after the year 9999.
 NEVER: Final = 2**63
 

@@ -1,5 +1,6 @@
 """Elastic quotas: a guaranteed minimum, a maximum, and a fair share that is borrowed and returned."""
 
+from ugm.configuration.scheduler import ROOT_GROUP, ElasticGroup
 from ugm.elastic.admission import (
     AdmissionRules,
     ElasticPreemptionPlan,
@@ -8,7 +9,7 @@ from ugm.elastic.admission import (
     RuntimeViolation,
     status,
 )
-from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, GroupError, Pod, Refusal
+from ugm.elastic.group import DEFAULT_GROUP, SYSTEM_GROUP, GroupError, Pod, Refusal
 from ugm.elastic.model import ElasticModel
 from ugm.elastic.quota import ElasticQuota
 from ugm.elastic.sharing import Sharer, SharingResult, SharingRound, share

@@ -27,26 +27,12 @@ from typing import Final, NamedTuple, final
 
 from ugm._json_values import JsonObject, attributes
 from ugm.arguments import require_instance
+from ugm.configuration.scheduler import ElasticGroup
 from ugm.decision import Violation
-from ugm.elastic.group import BUILT_IN, ElasticGroup
+from ugm.elastic.group import BUILT_IN
 from ugm.elastic.tree import CountPod, ElasticTree, GroupNode, TrackedPod
 from ugm.model import Borrower, Guarantee
 from ugm.resources import Resource
-
-__all__ = [
-    "GROUP",
-    "MINIMUM",
-    "AdmissionRules",
-    "ElasticPreemptionPlan",
-    "GroupStatus",
-    "RevokePlan",
-    "RuntimeViolation",
-    "borrowers",
-    "candidates_of",
-    "needed_of",
-    "overuse",
-    "status",
-]
 
 #: The kinds of the violations.
 GROUP: Final = "elastic group"

@@ -12,29 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
-from ugm.arguments import require_instance, require_name, require_resource
+from ugm.arguments import require_instance, require_resource
 from ugm.configuration import ElasticGroup
 from ugm.configuration.scheduler import ROOT_GROUP, Path
 from ugm.errors import RequestError, UgmError
-from ugm.identity import MAX_NAME, is_name
+from ugm.identity import MAX_NAME, is_name, require_name
 from ugm.resources import Resource
-
-__all__ = [
-    "BUILT_IN",
-    "DEFAULT_GROUP",
-    "ROOT_GROUP",
-    "SYSTEM_GROUP",
-    "BrokenRule",
-    "ElasticGroup",
-    "GroupError",
-    "Pod",
-    "Refusal",
-    "invalid_names",
-    "parents_first",
-    "refuse",
-    "require_group",
-    "require_pod",
-]
 
 #: The group of system pods. It is served before all others, and limited only by a configured maximum.
 SYSTEM_GROUP: Final = "koordinator-system-quota"

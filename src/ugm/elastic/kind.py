@@ -24,8 +24,6 @@ from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, invalid_names
 from ugm.elastic.model import ElasticModel, declared_quota
 from ugm.errors import quote
 
-__all__ = ["KIND"]
-
 #: The paths of the settings and of the groups in a partition.
 _ELASTIC: Final[Path] = ("ugm", "elastic")
 _GROUPS: Final[Path] = (*_ELASTIC, "groups")

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Final, Self, TypeVar, final
 
 from ugm._json_values import JsonMapping
-from ugm.arguments import require_instance, require_name
+from ugm.arguments import require_instance
 from ugm.configuration import ElasticConfig
 from ugm.configuration.fields import to_data
 from ugm.configuration.model_kinds import NAMESPACE_TAG, GroupFinder, finder_of
@@ -28,10 +28,9 @@ from ugm.elastic.group import DEFAULT_GROUP, GroupError, Pod, Refusal, parents_f
 from ugm.elastic.quota import ElasticQuota
 from ugm.elastic.tree import ElasticTree, GroupNode
 from ugm.errors import InvariantError, RequestError
+from ugm.identity import require_name
 from ugm.model import Borrower, Claim, GuaranteedGroup, Guarantees, OrderNode, ReportingModel, SetupViolation
 from ugm.resources import MAX_QUANTITY, Resource
-
-__all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel", "declared_quota"]
 
 #: The tag for the group of an application, as in Kubernetes.
 GROUP_TAG: Final = "quota.scheduling.koordinator.sh/name"

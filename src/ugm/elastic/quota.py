@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, TypeVar, final
 
 from ugm.arguments import require_instance, require_names
+from ugm.configuration.scheduler import ROOT_GROUP, ElasticGroup
 from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation
 from ugm.elastic.admission import (
     GROUP,
@@ -26,24 +27,13 @@ from ugm.elastic.admission import (
     candidates_of,
     needed_of,
 )
-from ugm.elastic.group import (
-    DEFAULT_GROUP,
-    ROOT_GROUP,
-    SYSTEM_GROUP,
-    ElasticGroup,
-    Pod,
-    refuse,
-    require_group,
-    require_pod,
-)
+from ugm.elastic.group import DEFAULT_GROUP, SYSTEM_GROUP, Pod, refuse, require_group, require_pod
 from ugm.elastic.runtime import ResourceNode
 from ugm.elastic.tree import CountPod, ElasticTree, GroupNode, TrackedPod, verify
 from ugm.elastic.validation import refusals_of_create, refusals_of_update, with_defaults
 from ugm.errors import RequestError
 from ugm.identity import is_name
 from ugm.resources import Resource
-
-__all__ = ["ElasticQuota"]
 
 AnswerT = TypeVar("AnswerT")
 

@@ -27,10 +27,8 @@ from math import gcd
 from operator import attrgetter, sub
 from typing import Final, final
 
-from ugm.elastic.group import ElasticGroup
+from ugm.configuration.scheduler import ElasticGroup
 from ugm.elastic.sharing import Sharer, SharingResult, divide, divide_in_rounds, is_short, scaled_min, shares_of
-
-__all__ = ["UNLIMITED", "ChildShares", "FillLevel", "ResourceNode"]
 
 #: The maximum of a resource that is not limited: above any realistic request.
 UNLIMITED: Final = 1 << 128

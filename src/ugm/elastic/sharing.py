@@ -36,20 +36,9 @@ from operator import gt, mul, sub
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ugm._json_values import JsonObject
-from ugm.arguments import require_instances, require_name
+from ugm.arguments import require_instances
 from ugm.errors import RequestError
-
-__all__ = [
-    "Sharer",
-    "SharingResult",
-    "SharingRound",
-    "divide",
-    "divide_in_rounds",
-    "is_short",
-    "scaled_min",
-    "share",
-    "shares_of",
-]
+from ugm.identity import require_name
 
 KeyT = TypeVar("KeyT")
 

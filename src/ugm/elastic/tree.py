@@ -25,13 +25,12 @@ from operator import attrgetter
 from typing import Final, TypeAlias, final
 
 from ugm.arguments import require_instance, require_instances, require_resource
+from ugm.configuration.scheduler import ROOT_GROUP, ElasticGroup
 from ugm.elastic.group import (
     BUILT_IN,
     DEFAULT_GROUP,
-    ROOT_GROUP,
     SYSTEM_GROUP,
     BrokenRule,
-    ElasticGroup,
     GroupError,
     Pod,
     Refusal,
@@ -42,8 +41,6 @@ from ugm.elastic.group import (
 from ugm.elastic.runtime import ChildShares, ResourceNode
 from ugm.errors import InvariantError, RequestError
 from ugm.resources import Resource
-
-__all__ = ["CountPod", "ElasticTree", "GroupNode", "TrackedPod", "verify"]
 
 _NOTHING: Final = Resource()
 

@@ -14,11 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, BrokenRule, ElasticGroup
+from ugm.configuration.scheduler import ROOT_GROUP, ElasticGroup
+from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, BrokenRule
 from ugm.elastic.tree import ElasticTree, GroupNode, TrackedPod
 from ugm.resources import Resource, format_amount
-
-__all__ = ["refusals_of_amounts", "refusals_of_create", "refusals_of_update", "with_defaults"]
 
 #: The pods by name.
 _Pods: TypeAlias = Mapping[str, TrackedPod]

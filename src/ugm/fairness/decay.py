@@ -26,8 +26,6 @@ from ugm.engine_lock import locked
 from ugm.errors import RequestError, number_text
 from ugm.fairness.usage_history import DecayedUsage, OwnerHistory, require_time
 
-__all__ = ["MAX_BINS", "MAX_DECAY_DIGITS", "BinnedUsage", "ContinuousUsage", "bins_for", "decay_fault"]
-
 #: The largest number of bins.
 MAX_BINS: Final = 10_000
 #: The most digits of the factor of the oldest bin: those of the denominator of the decay, times the number of bins.

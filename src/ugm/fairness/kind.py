@@ -18,8 +18,6 @@ from ugm.fairness.rank import PARENT, Shares, ShareTree
 from ugm.fairness.usage_history import DecayedUsage
 from ugm.resources import VCORE, bounded_int
 
-__all__ = ["KIND", "declared_shares", "share_findings"]
-
 #: The half-life of usage if a configuration sets no decay: a week, as in SchedMD Slurm.
 _WEEK: Final = 7 * 86400
 #: The sources of findings that may follow from another one.

@@ -29,8 +29,6 @@ from ugm.fairness.usage_history import DecayedUsage
 from ugm.identity import UserGroup
 from ugm.model import Claim, ReportingModel
 
-__all__ = ["FairShares", "LatestGroups", "explain_shares"]
-
 _NO_GROUPS: Final[tuple[str, ...]] = ()
 
 

@@ -26,25 +26,6 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar, final
 from ugm.arguments import require_instance, require_mapping, require_mapping_view, require_whole
 from ugm.errors import RequestError, fields_text, number_text
 
-__all__ = [
-    "INFINITE",
-    "PARENT",
-    "Competitor",
-    "FairRank",
-    "Level",
-    "Quotient",
-    "RankExplanation",
-    "RankStep",
-    "RankedNode",
-    "ShareTree",
-    "Shares",
-    "UsedShares",
-    "Verdict",
-    "groups_of_equals",
-    "is_path",
-    "level_text",
-]
-
 T = TypeVar("T")
 
 #: The level of a competitor without usage. It is greater than every fraction, and compares exactly with them.

@@ -25,8 +25,6 @@ from ugm.arguments import require_mapping
 from ugm.engine_lock import OwnedLock, locked
 from ugm.errors import ReentrantCallError, RequestError
 
-__all__ = ["CostRate", "DecayedUsage", "OwnerHistory", "require_time"]
-
 
 @final
 class CostRate:

@@ -44,8 +44,6 @@ from ugm.partition import (
 from ugm.resources import Resource
 from ugm.store import StoredPartition
 
-__all__ = ["BlockingGrants", "GrantDeniedError", "Grants", "ListWork", "Remedy", "Work"]
-
 _T = TypeVar("_T")
 _Specs: TypeAlias = Iterable[AllocationSpec | tuple[str, Resource]]
 

@@ -40,8 +40,6 @@ from ugm.integrations import GrantDeniedError, Grants, Work, quota_source
 from ugm.partition import OwnedAllocation, RunningApplication
 from ugm.resources import Resource
 
-__all__ = ["Clusters", "create_app", "main", "task_usage"]
-
 _HOST: Final = "skypilot"
 #: The requests that start a cluster, and those that come before one.
 _STARTS: Final = frozenset({"launch", "jobs.launch_cluster", "serve.launch_replica"})

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ugm.events import Subscriber
     from ugm.server import History
 
-__all__ = ["PartitionSource", "quota_source"]
-
 #: Returns the partition. The operations of one of a service return awaitables, see `ugm.integrations.Grants.run`.
 PartitionSource: TypeAlias = Callable[[], Awaitable[AbstractPartition]]
 

@@ -24,8 +24,6 @@ from ugm.identity import MAX_NAME, is_name
 from ugm.kubernetes.manifests import CPU, Fields, ManifestError, Path, read_object
 from ugm.resources import MAX_QUANTITY, VCORE, Resource, format_amount
 
-__all__ = ["FORMAT", "read_elastic_quota", "write_elastic_quota"]
-
 _PREFIX: Final = "quota.scheduling.koordinator.sh/"
 
 _KIND: Final = "ElasticQuota"

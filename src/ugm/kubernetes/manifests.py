@@ -35,8 +35,6 @@ from ugm.errors import QuantityError, RequestError, UgmError, printable
 from ugm.identity import MAX_NAME, ROOT, canonical_path
 from ugm.resources import MAX_QUANTITY, MAX_RESOURCE_NAME, VCORE, Resource
 
-__all__ = ["CPU", "Fields", "ManifestError", "parse_quantity", "read_manifest", "read_object"]
-
 #: The name of ``vcore`` in Kubernetes.
 CPU: Final = "cpu"
 

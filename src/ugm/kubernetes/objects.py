@@ -39,17 +39,6 @@ from ugm.families import SEPARATOR, family_name
 from ugm.kubernetes.manifests import Fields, read_manifest, read_object
 from ugm.resources import MEMORY, VCORE, Resource
 
-__all__ = [
-    "NOTHING",
-    "NamespaceTerms",
-    "PodTerms",
-    "node_offers",
-    "pod_usage",
-    "read_namespace",
-    "read_pod",
-    "require_variants",
-]
-
 #: No rules, or no labels.
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 

@@ -11,8 +11,6 @@ from functools import lru_cache
 from math import inf
 from typing import Final, TypeAlias, final
 
-__all__ = ["ZERO_RATIO", "Ratio", "Shares", "fair_maximum", "shares"]
-
 _Amounts: TypeAlias = Mapping[str, int]
 
 #: The shares of an application, the largest first, each with its nearest float.

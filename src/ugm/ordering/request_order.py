@@ -29,19 +29,6 @@ from ugm.model import UserRank
 from ugm.ordering.ratios import ZERO_RATIO, Ratio, Shares, shares
 from ugm.ordering.sibling_heap import HeapItem, HeapKey, Siblings
 
-__all__ = [
-    "Comparison",
-    "OrderEntry",
-    "OrderTree",
-    "OrderedApplication",
-    "OrderedQueue",
-    "PendingRequest",
-    "RankKey",
-    "SortKeys",
-    "SortSettings",
-    "shares_of",
-]
-
 
 class SortKeys(NamedTuple):
     """The values by which a queue or an application is compared with its siblings."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, final
 
-__all__ = ["HeapItem", "HeapKey", "Siblings"]
-
 #: A key of a sort. Keys of siblings have the same length, and elements that can be compared.
 HeapKey: TypeAlias = tuple[Any, ...]
 

@@ -24,8 +24,6 @@ from ugm.configuration.scheduler import RESERVATION
 from ugm.identity import ROOT, ancestors
 from ugm.ordering.request_order import SortSettings
 
-__all__ = ["POLICY", "PROPERTIES", "QUEUE_POLICY", "QueueSettings", "is_valid_value"]
-
 #: The property with the order of the applications of a leaf.
 POLICY: Final = "application.sort.policy"
 #: The property with the order of the children of a queue.

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from ugm.partition.config.plan import ScheduledChange as ScheduledChange
     from ugm.partition.engine.application import ApplicationInfo as ApplicationInfo
     from ugm.partition.engine.application import ApplicationState as ApplicationState
-    from ugm.partition.engine.application import GangStyle as GangStyle
     from ugm.partition.engine.application import PendingHeadroom as PendingHeadroom
     from ugm.partition.eviction.preemption import PreemptionStatus as PreemptionStatus
     from ugm.partition.eviction.reclaim_plan import ProtectedCount as ProtectedCount
@@ -64,12 +63,13 @@ if TYPE_CHECKING:
     from ugm.partition.rows import AllocationRequest as AllocationRequest
     from ugm.partition.rows import AllocationSpec as AllocationSpec
     from ugm.partition.rows import AllocationState as AllocationState
+    from ugm.partition.rows import GangStyle as GangStyle
 
 #: The modules of the names.
 _MODULES = {
     "ugm.decision": "LimitRise headroom_of",
-    "ugm.partition.rows": "Allocation AllocationRequest AllocationSpec AllocationState",
-    "ugm.partition.engine.application": "ApplicationInfo ApplicationState GangStyle PendingHeadroom",
+    "ugm.partition.rows": "Allocation AllocationRequest AllocationSpec AllocationState GangStyle",
+    "ugm.partition.engine.application": "ApplicationInfo ApplicationState PendingHeadroom",
     "ugm.partition.admission.running_work": "AuditReport Difference RunningAllocation RunningApplication",
     "ugm.partition.config.changes": "Changes ConfigChange Detail LimitRisk changes",
     "ugm.partition.config.plan": "ConfigPlan DrainingQueue PlannedReduction ScheduledChange",

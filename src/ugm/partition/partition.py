@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from ugm.partition.ordering.scheduling_pass import SchedulingPass
     from ugm.partition.ordering.waiting_list import WaitingList
 
-__all__ = ["Partition"]
-
 #: The only node of a cluster whose nodes are not registered.
 _CLUSTER: Final = "cluster"
 

@@ -31,32 +31,6 @@ from ugm.partition.config.compiled import CompiledConfig
 from ugm.queues.tree import QueueSpec
 from ugm.resources import Resource, optional_dict
 
-__all__ = [
-    "DEFAULT_PRIORITY",
-    "MAX_DURATION",
-    "NO_USAGE",
-    "Allocation",
-    "AllocationRequest",
-    "AllocationSpec",
-    "AllocationState",
-    "ApplicationRow",
-    "Change",
-    "ConfigurationRow",
-    "GangStyle",
-    "NodeRow",
-    "PartitionRow",
-    "QueueRow",
-    "RequestFields",
-    "RequestRow",
-    "Row",
-    "Tables",
-    "allocation_of",
-    "request_of",
-    "require_duration",
-    "require_requests",
-    "require_specs",
-]
-
 #: Priorities are signed 32-bit integers, as in Kubernetes: below this number, and not below its negative.
 _PRIORITY_BOUND: Final = 2**31
 _EXPECTED_SPEC: Final = "expected an AllocationSpec, or a tuple of its first fields: the id and the usage"

@@ -44,8 +44,6 @@ from ugm.preemption.queue_usage_tree import (
 )
 from ugm.preemption.victim_search import Sum, VictimProblem
 
-__all__ = ["PreemptionProtection", "QueueRole", "Situation"]
-
 
 class PreemptionProtection(StrEnum):
     """The first rule that protects an allocation from eviction, in the order of their tests."""

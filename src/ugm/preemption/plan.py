@@ -19,18 +19,6 @@ from ugm.preemption.queue_usage_tree import AllocationFacts, PreemptionRequest, 
 from ugm.preemption.victim_search import DEFAULT_STEPS, Chosen, choose
 from ugm.resources import Resource, format_amount, sum_of
 
-__all__ = [
-    "GuaranteeUse",
-    "Outcome",
-    "PlanCost",
-    "PreemptionPlan",
-    "ProtectedAllocations",
-    "QueueAmount",
-    "Victim",
-    "plan_preemption",
-    "plans_of_nodes",
-]
-
 
 class Outcome(StrEnum):
     """The outcome of a plan for a request."""

@@ -17,21 +17,6 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.resources import Resource
 
-__all__ = [
-    "DEFAULT_DELAY",
-    "AllocationClass",
-    "AllocationFacts",
-    "Candidates",
-    "Point",
-    "PreemptionPolicy",
-    "PreemptionRequest",
-    "QueueFacts",
-    "QueueNode",
-    "QueueUsageTree",
-    "Sums",
-    "World",
-]
-
 #: The delay of preemption if no queue sets one, in seconds.
 DEFAULT_DELAY: Final = 30
 

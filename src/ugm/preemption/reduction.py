@@ -28,8 +28,6 @@ from ugm.preemption.queue_usage_tree import AllocationFacts, Candidates, Point, 
 from ugm.preemption.victim_search import DEFAULT_STEPS, Sum, VictimProblem, choose
 from ugm.resources import Resource
 
-__all__ = ["Reduction", "ReductionPlan", "ReductionTimer", "plan_reductions"]
-
 #: The rule that prevents a larger target, by whether preemptible allocations are left.
 _PREVENTING: Final = PreemptionProtection.NOT_PREEMPTIBLE, PreemptionProtection.GUARANTEE
 

@@ -26,8 +26,6 @@ from ugm.preemption.queue_usage_tree import PreemptionPolicy, QueueFacts
 from ugm.queues.tree import NO_QUOTA, Quota
 from ugm.resources import Resource
 
-__all__ = ["PROPERTIES", "PreemptionSettings", "is_valid_value"]
-
 _POLICY: Final = "preemption.policy"
 _DELAY: Final = "preemption.delay"
 _REDUCTION_DELAY: Final = "quota.preemption.delay"

@@ -28,8 +28,6 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from ugm.identity import ancestors
 from ugm.preemption.queue_usage_tree import Candidates
 
-__all__ = ["DEFAULT_STEPS", "Chosen", "Sum", "VictimProblem", "choose"]
-
 #: Up to this number of candidates the search has no limit.
 ALWAYS_COMPLETE: Final = 14
 

@@ -43,24 +43,6 @@ from ugm.decision import Violation
 from ugm.errors import RequestError, printable, quote
 from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, WILDCARD, UserGroup, ancestors
 
-__all__ = [
-    "QUALIFIED",
-    "QUEUE_NAMES",
-    "Acl",
-    "Filter",
-    "Find",
-    "Found",
-    "Placement",
-    "PlacementRules",
-    "PlacementTrial",
-    "QueueView",
-    "Submission",
-    "finder",
-    "is_pattern",
-    "path_allows",
-    "provided",
-]
-
 #: Users, groups.
 _MOST_PARTS: Final = 2
 

@@ -30,19 +30,6 @@ from ugm.identity import ROOT, TrackingType, UserGroup, ancestors, canonical_pat
 from ugm.queues.placement import Acl, path_allows
 from ugm.resources import Resource, as_float, smallest_amounts, sum_of
 
-__all__ = [
-    "NO_QUOTA",
-    "Cluster",
-    "Queue",
-    "QueueApplication",
-    "QueueSpec",
-    "QueueSpecs",
-    "QueueState",
-    "QueueTree",
-    "Quota",
-    "queue_state",
-]
-
 #: The number of zero amounts that the sum always keeps.
 _KEPT_ZEROS: Final = 16
 

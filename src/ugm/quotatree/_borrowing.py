@@ -32,8 +32,6 @@ from typing import final
 
 from ugm.quotatree._node import Consumer, Rank, TreeNode
 
-__all__ = ["Search"]
-
 
 @final
 @dataclass(slots=True, eq=False)

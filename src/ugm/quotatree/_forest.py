@@ -22,8 +22,6 @@ from ugm.quotatree._tree import Places, QuotaTree, TreeOptions
 from ugm.quotatree.answers import AllocationResponse, Rejection, UpdateResponse
 from ugm.quotatree.documents import TreeCache
 
-__all__ = ["Forest", "ManagedTree", "Mode", "Registry", "UndoableChange"]
-
 ResponseT = TypeVar("ResponseT", bound=AllocationResponse | None)
 
 #: A consumer in each of several trees.

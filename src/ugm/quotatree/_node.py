@@ -34,8 +34,6 @@ from ugm.errors import RequestError
 from ugm.identity import MAX_NAME, is_name
 from ugm.resources import Resource
 
-__all__ = ["Consumer", "ConsumerInfo", "Packing", "Rank", "TreeNode", "TreeRequest", "by_arrival"]
-
 by_arrival: Final = attrgetter("sequence")
 
 

@@ -23,8 +23,6 @@ from ugm.quotatree._node import Consumer, ConsumerInfo, Packing, Rank, TreeNode,
 from ugm.quotatree.answers import AllocationResponse, ConsumerView, NodeQuota, NodeView, Reason, Rejection, TreeView
 from ugm.resources import Resource
 
-__all__ = ["Places", "QuotaTree", "TreeOptions"]
-
 #: For each consumer a place: the node, if any, and the position in the order there.
 Places: TypeAlias = "dict[Consumer, tuple[TreeNode | None, int]]"
 

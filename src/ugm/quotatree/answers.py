@@ -15,20 +15,6 @@ from ugm._json_values import JsonObject, Row, attributes
 from ugm.decision import Violation
 from ugm.resources import Resource
 
-__all__ = [
-    "AllocationResponse",
-    "ConsumerView",
-    "NodeQuota",
-    "NodeView",
-    "QuotaNodeViolation",
-    "Reason",
-    "Rejection",
-    "SoftQuotaViolation",
-    "TreeCreateResponse",
-    "TreeView",
-    "UpdateResponse",
-]
-
 
 class AllocationResponse(NamedTuple):
     """The response to an allocation; true if it was granted."""

@@ -19,27 +19,15 @@ from ugm._documents import described
 from ugm._documents.described import Description, Reader
 from ugm._documents.located import Located
 from ugm._json_values import JsonMapping
-from ugm.arguments import require_instance, require_items, require_name
+from ugm.arguments import require_instance, require_items
 from ugm.configuration import QuotaNodeConfig, QuotaTreeDocument
 from ugm.engine_lock import OwnedLock, all_locked
 from ugm.errors import RequestError
-from ugm.identity import MAX_NAME
+from ugm.identity import MAX_NAME, require_name
 from ugm.quotatree._node import ConsumerInfo, Packing, TreeNode, TreeRequest
 from ugm.quotatree._tree import QuotaTree, TreeOptions
 from ugm.quotatree.answers import TreeCreateResponse, TreeView
 from ugm.resources import Resource
-
-__all__ = [
-    "CONFIGURED_TREE",
-    "DEFAULT_RESOURCES",
-    "DEFAULT_TREE_NAME",
-    "NodeSpec",
-    "TreeCache",
-    "consumer_from_struct",
-    "parse_consumer",
-    "read_tree",
-    "tree_of",
-]
 
 #: Reads the quota of a resource.
 _ReadQuota: TypeAlias = Callable[[Reader, str, Located, str], int]

@@ -33,8 +33,6 @@ from ugm.quotatree.documents import CONFIGURED_TREE, NodeSpec, TreeCache, tree_o
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.models import ForestModel, Groups, TreeModel
 
-__all__ = ["FORMAT", "KIND"]
-
 _Content: TypeAlias = tuple[QuotaTreeRules, tuple[QuotaTreeConfig, ...]]
 
 #: The path of the trees in a partition.

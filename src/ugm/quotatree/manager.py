@@ -16,18 +16,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, final
 
-from ugm.arguments import require_instance, require_name, require_names
+from ugm.arguments import require_instance, require_names
 from ugm.configuration import QuotaTreeDocument
 from ugm.engine_lock import OwnedLock, all_locked
 from ugm.errors import InvariantError, RequestError
-from ugm.identity import is_name
+from ugm.identity import is_name, require_name
 from ugm.quotatree._forest import Forest, ManagedTree, Mode, Registry
 from ugm.quotatree._node import ConsumerInfo
 from ugm.quotatree._tree import TreeOptions
 from ugm.quotatree.answers import AllocationResponse, Reason, TreeView, UpdateResponse
 from ugm.quotatree.documents import TreeCache, read_tree
-
-__all__ = ["QuotaManager"]
 
 
 @all_locked

@@ -35,8 +35,6 @@ from ugm.quotatree._tree import QuotaTree
 from ugm.quotatree.answers import QuotaNodeViolation, Rejection, SoftQuotaViolation
 from ugm.quotatree.manager import QuotaManager
 
-__all__ = ["ForestModel", "TreeModel"]
-
 #: The group of an allocation by the name of the tree. None, or no entry, stands for no group.
 Groups: TypeAlias = Mapping[str, str | None]
 

@@ -49,8 +49,6 @@ from ugm.store.reader import StoreLocation
 if TYPE_CHECKING:
     from ugm.service.protocol.status import ServiceStatus
 
-__all__ = ["ROUTES", "create_app"]
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 #: The numbers of running applications that are kept, an hour of them, and the seconds between two of them.

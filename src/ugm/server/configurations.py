@@ -29,8 +29,6 @@ from ugm.partition import AbstractPartition, Changes, changes
 from ugm.server.http.audit import AuditLog
 from ugm.server.http.payloads import ApiError
 
-__all__ = ["Actor", "ConfigAttempt", "Configurations"]
-
 #: The number of attempts that are kept.
 _MOST_ATTEMPTS: Final = 50
 #: The sources of changes that a server makes.

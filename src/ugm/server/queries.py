@@ -17,19 +17,6 @@ from ugm.partition import Admission, Explanation, ModelReport
 from ugm.queues import Placement
 from ugm.resources import as_float
 
-__all__ = [
-    "account_dict",
-    "account_reports",
-    "accounts_of",
-    "answer_dict",
-    "contains",
-    "explain_shares_of",
-    "first_page",
-    "listed_accounts",
-    "natural_key",
-    "shares_of",
-]
-
 
 def answer_dict(
     found: Explanation, placement: Placement | None = None, *, checks_only: bool = False

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.applications import Starlette
 
-__all__ = ["exit_on_sigterm", "listen", "run", "uvicorn_config"]
-
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 #: Connections at a time; further requests get the status 503.

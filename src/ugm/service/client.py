@@ -52,17 +52,6 @@ from ugm.service.service import Service, ServiceSettings
 from ugm.store.reader import PostgresLocation, StoreLocation
 from ugm.store.row_tables import decode_changes
 
-__all__ = [
-    "AsyncConnectedPartition",
-    "AsyncSubscription",
-    "ConnectedPartition",
-    "Subscription",
-    "connect",
-    "connect_async",
-    "join",
-    "join_async",
-]
-
 _LOGGER: Final = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

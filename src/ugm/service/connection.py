@@ -30,8 +30,6 @@ from ugm.service.protocol.addresses import Address, LeaderAccess
 from ugm.service.protocol.operations import Operation
 from ugm.service.protocol.values import WOKEN, decode_error
 
-__all__ = ["MAX_OUTSTANDING", "AnswerFuture", "AsyncConnection"]
-
 #: The maximum number of outstanding calls; further ones wait.
 MAX_OUTSTANDING: Final = 8192
 #: The time between two looks at the calls; without any message for `_SILENCE`, the leader gets a ping, and without one

@@ -6,8 +6,6 @@ from typing import Final
 
 from ugm.errors import OutageError
 
-__all__ = ["DeadlineError", "FencedError", "ProtocolError", "ServiceError", "UnavailableError"]
-
 
 class ServiceError(OutageError):
     """The leader could not execute an operation.

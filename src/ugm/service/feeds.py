@@ -32,8 +32,6 @@ from ugm.store.database import StoreError
 from ugm.store.reader import StoreLocation, StoreReader
 from ugm.store.row_tables import encode_changes
 
-__all__ = ["SESSION_TABLES", "ChangeFeed", "WakeFeed"]
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 #: The tables that clients do not follow.

@@ -51,8 +51,6 @@ from ugm.store.reader import Loaded
 from ugm.store.row_tables import encode_changes
 from ugm.store.store import Store
 
-__all__ = ["RENEWAL", "Leader", "LeaderLog"]
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 #: The time between two records of the leader in an idle store, and the time for which an answer of the store shows that

@@ -33,16 +33,6 @@ from ugm.service.protocol.addresses import LeaderAccess
 from ugm.service.protocol.operations import OPERATIONS, Operation
 from ugm.service.protocol.wire import Staleness
 
-__all__ = [
-    "AsyncRemotePartition",
-    "AsyncRemoteSessions",
-    "BlockingConnection",
-    "LoopThread",
-    "RemotePartition",
-    "RemoteSessions",
-    "ThreadedConnection",
-]
-
 # All methods of remote partitions are added below, which type checkers do not know.
 if TYPE_CHECKING:
     from ugm.partition import Partition as Declarations

@@ -30,8 +30,6 @@ from ugm.service.protocol import wire
 from ugm.service.protocol.addresses import MAX_CLIENT_NAME, Address
 from ugm.service.sessions import Session
 
-__all__ = ["ClientLimits", "ClientToken", "Clients", "Connection", "Listener", "Security"]
-
 _PONG: Final = wire.line(wire.Pong())
 #: The maximum size of a greeting in bytes.
 _LARGEST_GREETING: Final = 1 << 16

@@ -56,8 +56,6 @@ from ugm.store.partition import (
 from ugm.store.reader import Loaded, StoreLocation, StoreReader
 from ugm.store.store import Store, open_store
 
-__all__ = ["Service", "ServiceSettings", "tune_interpreter"]
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 GroupLimits: TypeAlias = Literal["always", "unless-user-limited"]

@@ -26,15 +26,13 @@ from secrets import token_hex
 from time import monotonic
 from typing import Any, Final, final
 
-from ugm.arguments import require_name
 from ugm.errors import RequestError
+from ugm.identity import require_name
 from ugm.partition import AbstractPartition
 from ugm.partition.interface.operation_kinds import Role
 from ugm.partition.rows import Change
 from ugm.service.protocol.status import SessionAllocation, SessionReport
 from ugm.store.reader import Loaded
-
-__all__ = ["LeaderSessions", "Session"]
 
 
 @final

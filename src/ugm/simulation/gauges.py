@@ -34,8 +34,6 @@ from ugm.simulation.report import (
 )
 from ugm.simulation.workload import Job
 
-__all__ = ["RESERVATION", "ConfiguredLimit", "Gauge", "JobClass", "ReplayCounters", "ReplayGauges"]
-
 #: The kind of the violation by which a reservation denies a request.
 RESERVATION: Final = "reservation"
 #: The kinds of limits of users, groups and queues.

@@ -18,8 +18,6 @@ from ugm.identity import UserGroup
 from ugm.model import UserRank
 from ugm.ordering.sort_settings import POLICY, PROPERTIES, QUEUE_POLICY, QueueSettings
 
-__all__ = ["JobOrderName", "PeriodicShares", "replayed"]
-
 #: The orders that a replay knows.
 JobOrderName: TypeAlias = Literal["fifo", "fair", "share", "priority"]
 

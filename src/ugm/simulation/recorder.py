@@ -23,8 +23,6 @@ from typing import Final, NamedTuple, final
 from ugm.simulation.gauges import Gauge, JobClass
 from ugm.simulation.report import LimitSummary
 
-__all__ = ["COLUMNS", "Envelope", "Recorder", "Trace", "fitting"]
-
 #: The most columns, about the number of pixels of a plot.
 COLUMNS: Final = 960
 

@@ -67,8 +67,6 @@ from ugm.simulation.report import Report
 from ugm.simulation.timeline import BudgetLog, Timeline
 from ugm.simulation.workload import Job
 
-__all__ = ["Replay", "simulate"]
-
 #: After the last job, a replay waits for the next change of limits or budgets while jobs are waiting, unless none was
 #: released or started for this time, in seconds.
 _PATIENCE: Final = 400 * 86_400

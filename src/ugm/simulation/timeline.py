@@ -25,8 +25,6 @@ from ugm.partition.config.compiled import ConfigSchedule
 from ugm.simulation.gauges import Gauge
 from ugm.simulation.report import BudgetUse
 
-__all__ = ["BudgetLog", "Timeline"]
-
 #: The first second that is supported: January 1 of the year 2, whose week begins in the year 1 in every time zone.
 _FIRST_SECOND: Final = (date(2, 1, 1) - date(1970, 1, 1)).days * 86_400
 

@@ -16,21 +16,6 @@ from zlib import crc32
 from ugm.errors import OutageError
 from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE, RowTable, SqlColumn, SqlRow, to_json
 
-__all__ = [
-    "ALL_TABLES",
-    "FORMAT",
-    "ROWS_AT_ONCE",
-    "ChangeRow",
-    "Database",
-    "LeaderRecord",
-    "StoreDamagedError",
-    "StoreDeposedError",
-    "StoreError",
-    "StoreHeldError",
-    "change_row",
-    "quoted",
-]
-
 
 class StoreError(OutageError):
     """A store cannot be used, or cannot be written now.

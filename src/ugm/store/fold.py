@@ -20,8 +20,6 @@ from ugm.store.reader import Transaction, read_fold, read_meter, read_transactio
 from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE
 from ugm.store.usage import UsageMeter
 
-__all__ = ["CaptureModels", "CapturedModels", "Folder"]
-
 #: The maximum number of changes in one transaction for which positions are reserved.
 _POSITION_BITS: Final = 20
 #: The maximum number of old changes that one fold deletes.

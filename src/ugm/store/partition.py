@@ -50,19 +50,6 @@ from ugm.store.row_tables import ROW_TABLES
 from ugm.store.store import Store, open_store
 from ugm.store.usage import stored_time
 
-__all__ = [
-    "ChangeClock",
-    "FollowingPartition",
-    "ModelCapture",
-    "StoreLog",
-    "StoredPartition",
-    "open_partition",
-    "read_partition",
-    "require_added_models",
-    "restored_parts",
-    "stored_changes",
-]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

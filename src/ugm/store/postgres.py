@@ -28,8 +28,6 @@ from ugm.errors import RequestError
 from ugm.store.database import ROWS_AT_ONCE, TYPES, ChangeRow, Database, LeaderRecord, StoreError, names_of, quoted
 from ugm.store.row_tables import SqlColumn, SqlRow
 
-__all__ = ["PostgresDatabase"]
-
 _T = TypeVar("_T")
 
 #: A lost connection without an answer of the network is detected after these times.

@@ -32,22 +32,6 @@ from ugm.store.row_tables import CURRENT_USAGE, ROW_TABLES, USAGE, RowTable, dec
 from ugm.store.sqlite import SqliteDatabase
 from ugm.store.usage import Grouping, Period, UsageMeter, UsageQuery, UsageRow, stored_time
 
-__all__ = [
-    "URL_SCHEMES",
-    "Loaded",
-    "PostgresLocation",
-    "StoreLocation",
-    "StoreReader",
-    "Transaction",
-    "copy_store",
-    "database_at",
-    "delete_usage",
-    "read_fold",
-    "read_meter",
-    "read_transactions",
-    "usage_of",
-]
-
 #: The beginnings of URLs of PostgreSQL.
 URL_SCHEMES: Final = ("postgresql://", "postgres://")
 

@@ -44,19 +44,6 @@ from ugm.queues import Acl
 from ugm.resources import Resource
 from ugm.store.usage import CurrentUsage, UsageInterval
 
-__all__ = [
-    "CURRENT_USAGE",
-    "ROW_TABLES",
-    "USAGE",
-    "RowTable",
-    "SqlColumn",
-    "SqlRow",
-    "decode_changes",
-    "encode_changes",
-    "has_nul",
-    "to_json",
-]
-
 #: A row of an SQL table.
 SqlRow: TypeAlias = tuple[Any, ...]
 

@@ -31,8 +31,6 @@ from ugm.store.database import (
 )
 from ugm.store.row_tables import SqlColumn, SqlRow
 
-__all__ = ["SqliteDatabase"]
-
 #: The maximum time that SQLite waits for a lock of another process, in seconds.
 _LOCK_TIMEOUT: Final = 10
 #: The maximum time that a killed process takes to end, in seconds.

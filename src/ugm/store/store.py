@@ -38,8 +38,6 @@ from ugm.store.fold import CapturedModels, CaptureModels, Folder
 from ugm.store.reader import Loaded, StoreLocation, StoreReader, Transaction, database_at
 from ugm.store.row_tables import encode_changes
 
-__all__ = ["Store", "open_store"]
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 #: The time after which changes are folded, in seconds, and the number of changes for which a fold does not wait.

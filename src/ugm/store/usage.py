@@ -26,18 +26,6 @@ from ugm.partition.engine.transaction import require_time
 from ugm.partition.rows import Allocation, AllocationState, ApplicationRow, Change
 from ugm.resources import Resource
 
-__all__ = [
-    "CurrentUsage",
-    "Grouping",
-    "Period",
-    "UsageInterval",
-    "UsageMeter",
-    "UsageQuery",
-    "UsageRow",
-    "format_seconds",
-    "stored_time",
-]
-
 #: The subjects of the sums.
 Grouping: TypeAlias = Literal["user", "group", "queue", "application", "elastic-group", "quota-node"]
 #: The calendar periods of the sums.

@@ -25,8 +25,6 @@ from ugm.resources import Resource, smallest_amounts, sum_of
 from ugm.testing.queue_model import QueueModel, upward
 from ugm.tracking import GroupUsage, QueueUsage, UserUsage
 
-__all__ = ["UNASSIGNED", "PartitionModelState", "Place", "SubmittedApplication"]
-
 _PENDING: Final = AllocationState.PENDING
 #: The group of an application that has not run yet.
 UNASSIGNED: Final = ""

@@ -20,8 +20,6 @@ from ugm.identity import ROOT, UserGroup
 from ugm.queues import Acl, Placement, PlacementRules, Submission, path_allows
 from ugm.resources import Resource
 
-__all__ = ["QueueModel", "upward"]
-
 
 class DynamicQueue(NamedTuple):
     """A queue that is not in the configuration."""

@@ -59,21 +59,6 @@ from ugm.identity import TrackingType, UserGroup, ancestors, is_below
 from ugm.resources import MEMORY, VCORE, Resource, sum_of
 from ugm.tracking.limits import ActiveLimits, Epoch, Level, ManualLimits
 
-__all__ = [
-    "DETACHED",
-    "Amounts",
-    "Holding",
-    "OwnerUsageTree",
-    "QueueChain",
-    "all_holdings",
-    "amount_of",
-    "amounts_by_name",
-    "link",
-    "relink",
-    "unlink",
-    "with_siblings",
-]
-
 
 def with_siblings(holding: Holding | None) -> Iterator[Holding]:
     """Yield a holding and all holdings behind it."""

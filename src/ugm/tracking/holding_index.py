@@ -11,16 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, final
 
-from ugm.arguments import require_name, require_user
+from ugm.arguments import require_user
 from ugm.counters import Counter, Owner, RequestVector
 from ugm.decision import Violation, already_exceeded, exceeded
 from ugm.errors import NotTrackedError, RequestError
-from ugm.identity import TrackingType, UserGroup
+from ugm.identity import TrackingType, UserGroup, require_name
 from ugm.resources import Resource
 from ugm.tracking.holding import DETACHED, Holding, OwnerUsageTree, all_holdings, link, unlink
 from ugm.tracking.limits import ActiveLimits
-
-__all__ = ["BatchCharge", "HoldingIndex"]
 
 
 @final

@@ -34,8 +34,6 @@ from ugm.families import Families
 from ugm.identity import WILDCARD, ancestors, canonical_path
 from ugm.resources import MAX_QUANTITY, Resource
 
-__all__ = ["ActiveLimits", "Epoch", "Level", "LimitTable", "Limits", "ManualLimits", "PathCache", "checked_limit"]
-
 T = TypeVar("T")
 _NO_EXTENSIONS: Final = Extensions()
 #: Number of results that a cache keeps; a full cache is emptied. Computing a result again takes a microsecond.

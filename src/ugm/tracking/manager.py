@@ -15,20 +15,18 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple, Protocol, final, runtime_checkable
 
-from ugm.arguments import require_group_limits, require_name, require_request, require_user, require_vector
+from ugm.arguments import require_group_limits, require_request, require_user, require_vector
 from ugm.configuration import PartitionConfig
 from ugm.counters import fits, headroom
 from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation, already_exceeded
 from ugm.engine_lock import exclusive
 from ugm.errors import InvariantError, NotTrackedError, ReleaseError, RequestError
-from ugm.identity import UserGroup
+from ugm.identity import UserGroup, require_name
 from ugm.resources import Resource
 from ugm.tracking.holding import DETACHED, Holding, OwnerUsageTree, all_holdings, with_siblings
 from ugm.tracking.holding_index import BatchCharge, HoldingIndex
 from ugm.tracking.limits import ActiveLimits, Limits
 from ugm.tracking.trackers import GroupTracker, GroupUsage, UserTracker, UserUsage, copies_of, tracker_of
-
-__all__ = ["Manager", "Request", "Tracker"]
 
 
 @runtime_checkable

@@ -25,27 +25,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self, TypeVar, final
 
 from ugm._json_values import JsonObject
-from ugm.arguments import require_count, require_name, require_vector
+from ugm.arguments import require_count, require_vector
 from ugm.counters import Limit
 from ugm.errors import NotTrackedError, RequestError
-from ugm.identity import ROOT, TrackingType, ancestors
+from ugm.identity import ROOT, TrackingType, ancestors, require_name
 from ugm.resources import Resource
 from ugm.tracking.holding import Amounts, Holding, OwnerUsageTree, all_holdings, amounts_by_name
 from ugm.tracking.limits import ActiveLimits, checked_limit
-
-__all__ = [
-    "GroupTracker",
-    "GroupUsage",
-    "QueueTracker",
-    "QueueUsage",
-    "TrackerCopy",
-    "UsageLine",
-    "UserTracker",
-    "UserUsage",
-    "copies_of",
-    "tracker_of",
-    "usage_line",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ import pytest
 
 from ugm import Claim, RequestError, Resource, UserGroup
 from ugm.configuration import ElasticConfig
+from ugm.configuration.model_kinds import NAMESPACE_TAG
 from ugm.elastic import DEFAULT_GROUP, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, verify
-from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
+from ugm.elastic.model import GROUP_TAG
 from ugm.model import SetupViolation
 
 SUE = UserGroup("sue")

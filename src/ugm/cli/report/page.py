@@ -25,8 +25,6 @@ from ugm.cli.report.sections import (
 from ugm.identity import ROOT, TrackingType
 from ugm.simulation import Envelope, LimitSummary, Recorder, ReplayComparison, Report
 
-__all__ = ["comparison_page", "page"]
-
 #: The number of limits of each kind that are plotted.
 _DRAWN: Final = 8
 #: Rows that are visible at first; the others are collapsed.

@@ -22,8 +22,6 @@ from ugm.identity import WILDCARD
 from ugm.resources import brief_amount
 from ugm.simulation import Envelope, LimitSummary
 
-__all__ = ["Mark", "Markup", "TimeAxis", "element", "joined", "limit_figure", "total_figure", "usage"]
-
 #: Elements without an end tag.
 _VOID: Final = frozenset(("meta", "path", "line", "rect", "col"))
 

@@ -37,17 +37,6 @@ from ugm.simulation.report import (
     WaitingTime,
 )
 
-__all__ = [
-    "Bars",
-    "Cell",
-    "Column",
-    "Section",
-    "comparison_figures",
-    "comparison_sections",
-    "report_sections",
-    "summary",
-]
-
 #: The number of users that are listed for one limit.
 _NAMED: Final = 5
 

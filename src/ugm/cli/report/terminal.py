@@ -22,8 +22,6 @@ from ugm.cli.report.sections import (
 )
 from ugm.simulation import ReplayComparison, Report
 
-__all__ = ["render", "render_comparison"]
-
 _BAR_WIDTH: Final = 14
 
 

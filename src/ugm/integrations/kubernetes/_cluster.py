@@ -9,8 +9,6 @@ import kopf
 
 from ugm.integrations.kubernetes.watcher import Watcher
 
-__all__ = ["list_objects", "watch"]
-
 #: The number of objects in an answer; parsing more at once would delay reviews.
 _PAGE: Final = "200"
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=30)

@@ -41,21 +41,6 @@ from ugm.kubernetes.objects import NOTHING
 from ugm.partition import Admission, Subject, UserInQueue
 from ugm.resources import Resource
 
-__all__ = [
-    "CONTROLLERS",
-    "EXEMPT",
-    "GROUPS",
-    "ONE_POD",
-    "TENTATIVE",
-    "USER",
-    "FindNamespace",
-    "OwnerPolicy",
-    "PodAdmission",
-    "create_app",
-    "deadline_of",
-    "read_claim",
-]
-
 USER: Final = "ugm/user"
 GROUPS: Final = "ugm/groups"
 

@@ -15,8 +15,6 @@ from ugm.integrations.grants import GrantDeniedError, Remedy
 from ugm.kubernetes import ManifestError
 from ugm.kubernetes.manifests import Fields
 
-__all__ = ["API_VERSION", "TEMPLATES", "Review", "allowed", "denied", "read_review", "review_of"]
-
 API_VERSION: Final = "admission.k8s.io/v1"
 
 

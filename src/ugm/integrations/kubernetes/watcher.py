@@ -22,8 +22,6 @@ from ugm.kubernetes.objects import NOTHING
 from ugm.partition import AllocationSpec, ApplicationInfo, OwnedAllocation, RunningApplication
 from ugm.resources import Resource
 
-__all__ = ["ListObjects", "Watcher"]
-
 _LOGGER: Final = logging.getLogger(__name__)
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 #: Returns all objects at a path of the API server, as they are stored now.

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, final
 
-from ugm.arguments import require_exact_name, require_name
+from ugm.arguments import require_exact_name
 from ugm.counters import RequestVector
 from ugm.decision import ALLOWED, Decision, Violation, already_exceeded
 from ugm.errors import RequestError
-from ugm.identity import MAX_NAME
+from ugm.identity import MAX_NAME, require_name
 from ugm.model import Claim
 from ugm.partition.admission.checked_arguments import CheckedArguments
 from ugm.partition.admission.trial_charges import with_prospects
@@ -41,8 +41,6 @@ from ugm.partition.rows import (
 from ugm.queues.tree import Queue
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
-
-__all__ = ["AdmissionControl", "AdmissionPart", "granted", "with_objections"]
 
 _HELD: Final = AllocationState.HELD
 _PENDING: Final = AllocationState.PENDING

@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from ugm.arguments import require_name, require_user
+from ugm.arguments import require_user
 from ugm.decision import ALLOWED, Decision
 from ugm.errors import RequestError
-from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, UserGroup, canonical_path, exact_text
+from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, UserGroup, canonical_path, exact_text, require_name
 from ugm.partition.admission.admission import AdmissionPart
 from ugm.partition.admission.checked_arguments import in_use_reason
 from ugm.partition.answers.reports import Admission
@@ -28,14 +28,6 @@ from ugm.partition.rows import Allocation, AllocationSpec, AllocationState, Chan
 from ugm.queues import Placement, Submission
 from ugm.queues.tree import Queue
 from ugm.resources import Resource
-
-__all__ = [
-    "ApplicationLifecycle",
-    "require_chosen_group",
-    "require_gang_style",
-    "require_leaf_path",
-    "require_submission",
-]
 
 #: The longest queue path, with the dots in it.
 _LONGEST_PATH: Final = MAX_DEPTH * (MAX_NAME + 1)

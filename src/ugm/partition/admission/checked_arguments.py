@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from ugm.arguments import require_exact_name, require_name, require_request
+from ugm.arguments import require_exact_name, require_request
 from ugm.counters import RequestVector
 from ugm.decision import Violation
 from ugm.errors import RequestError
-from ugm.identity import canonical_path
+from ugm.identity import canonical_path, require_name
 from ugm.partition.engine.application import Application
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
@@ -19,8 +19,6 @@ from ugm.resources import Resource
 
 if TYPE_CHECKING:
     from ugm.partition.admission.variant_assignment import VariantAssignment
-
-__all__ = ["CheckedArguments", "in_use_reason"]
 
 _PENDING: Final = AllocationState.PENDING
 

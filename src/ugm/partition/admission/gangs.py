@@ -27,8 +27,6 @@ from ugm.resources import Resource
 from ugm.tracking.holding import DETACHED
 from ugm.tracking.holding_index import BatchCharge
 
-__all__ = ["GangAdmission"]
-
 #: After a denial, other quota models check a gang up to this number of allocations. A quota tree undoes as many charges
 #: exactly, order included.
 _MAX_CHARGES_TO_UNDO: Final = 100

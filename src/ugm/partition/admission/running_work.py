@@ -11,29 +11,17 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 from ugm._json_values import JsonObject, attributes
-from ugm.arguments import require_exact_name, require_items, require_name, require_resource
+from ugm.arguments import require_exact_name, require_items, require_resource
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.families import is_equal
-from ugm.identity import UserGroup
+from ugm.identity import UserGroup, require_name
 from ugm.partition.admission.applications import ApplicationLifecycle, require_leaf_path, require_submission
 from ugm.partition.admission.checked_arguments import in_use_reason
 from ugm.partition.answers.reports import SyncReport
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationSpec, AllocationState, GangStyle, require_specs
 from ugm.queues import Submission
 from ugm.resources import Resource
-
-__all__ = [
-    "AuditReport",
-    "Difference",
-    "RunningAllocation",
-    "RunningApplication",
-    "Synchronization",
-    "differences",
-    "require_differences",
-    "require_running",
-    "require_work",
-]
 
 
 class RunningAllocation(NamedTuple):

@@ -26,8 +26,6 @@ from ugm.queues import Submission
 from ugm.resources import Resource, sum_of
 from ugm.tracking.holding_index import BatchCharge
 
-__all__ = ["TrialCharges", "charge_limits", "with_prospects"]
-
 
 def charge_limits(state: PartitionState, charges: BatchCharge, application: Application, usage: Resource) -> None:
     """Charge the limits of users, groups and queues, as a part of several charges, and start the application."""

@@ -31,8 +31,6 @@ from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationState, allocation_of
 from ugm.resources import Resource
 
-__all__ = ["VariantAssignment", "convert_rows"]
-
 _NO_FAMILIES: Final = Families({})
 #: The node, the label, the assignment and the preference of a request that names none.
 _NO_CHOICE: Final = (None, None, None, ())

@@ -37,8 +37,6 @@ from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation
 from ugm.resources import Resource
 
-__all__ = ["OwnAmount", "UnmetGuarantee", "VariantProtection", "unsatisfiable"]
-
 #: The kind of a violation by a configuration.
 UNMET: Final = "guarantees"
 _NOTHING: Final[Mapping[str, int]] = {}

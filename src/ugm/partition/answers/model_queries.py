@@ -32,8 +32,6 @@ from ugm.partition.engine.model_calls import Call
 from ugm.partition.engine.model_set import ModelSet
 from ugm.resources import MAX_QUANTITY, Resource, smallest_amounts
 
-__all__ = ["ModelQueries", "ModelReport"]
-
 _Amounts: TypeAlias = dict[str, int]
 _T = TypeVar("_T")
 

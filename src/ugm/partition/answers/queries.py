@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from ugm.partition.eviction.reclaim_plan import ReclaimPlan
     from ugm.preemption import PreemptionPlan
 
-__all__ = ["SubjectQueries", "require_query_submission", "require_subject"]
-
-
 #: The number of an application that is not submitted yet. It has no id.
 _NO_NUMBER: Final = 0
 

@@ -19,21 +19,6 @@ from ugm.resources import Resource, as_float, format_amount
 if TYPE_CHECKING:
     from ugm.partition.engine.state import PartitionState
 
-__all__ = [
-    "Admission",
-    "ApplicationReport",
-    "Explanation",
-    "Holder",
-    "LimitUtilization",
-    "OwnedAllocation",
-    "Subject",
-    "SubmissionReport",
-    "SyncReport",
-    "UserInQueue",
-    "owned_allocations",
-    "shares_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class UserInQueue:

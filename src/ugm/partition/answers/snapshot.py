@@ -33,8 +33,6 @@ from ugm.tracking.holding import Amounts, Holding, all_holdings
 from ugm.tracking.limits import LimitTable
 from ugm.tracking.trackers import TrackerCopy, UsageLine, usage_line
 
-__all__ = ["LineIndex", "OwnerLimits", "PartitionSnapshot", "SnapshotParts", "UsageSum", "copy_owner", "copy_snapshot"]
-
 
 class UsageSum(NamedTuple):
     """The number and the sum of running applications, or of pending allocations."""

@@ -25,8 +25,6 @@ from ugm.partition.answers.reports import shares_of
 from ugm.partition.interface import AbstractPartition
 from ugm.resources import as_float, brief_amount, usage_texts
 
-__all__ = ["ThresholdCrossed", "ThresholdWatch", "used_share"]
-
 _PERCENT: Final = 100
 
 #: The uses of limits above thresholds, each with these thresholds in ascending order, by its fields but the amounts.

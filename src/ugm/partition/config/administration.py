@@ -9,8 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, final
 
-from ugm.arguments import require_amounts, require_exact_name, require_instance, require_name, require_resource
+from ugm.arguments import require_amounts, require_exact_name, require_instance, require_resource
 from ugm.errors import RequestError
+from ugm.identity import require_name
 from ugm.model import BudgetChange
 from ugm.partition.admission.admission import AdmissionPart
 from ugm.partition.config.compiled import CompiledConfig
@@ -19,8 +20,6 @@ from ugm.resources import Resource
 
 if TYPE_CHECKING:
     from ugm.partition.config.plan import ConfigPlan
-
-__all__ = ["Administration", "require_budget_change", "require_node"]
 
 T = TypeVar("T")
 

@@ -21,17 +21,6 @@ from ugm.partition.config.compiled import CompiledConfig, limits_of
 from ugm.queues import QueueSpec, Quota
 from ugm.resources import Resource, format_amount
 
-__all__ = [
-    "Changes",
-    "ConfigChange",
-    "Detail",
-    "LimitRisk",
-    "below_usage",
-    "changes",
-    "changes_between",
-    "lowered_limits",
-]
-
 #: The kind, the name and the queue of a part; see `ConfigChange`.
 _Part: TypeAlias = tuple[str, str, str]
 #: Yields the parts of a configuration with their properties.

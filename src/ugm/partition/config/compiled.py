@@ -45,23 +45,6 @@ from ugm.tracking.limits import Limits, checked_limit
 if TYPE_CHECKING:
     from ugm.configuration.schedules import ScheduleEntry
 
-__all__ = [
-    "NEVER",
-    "PENDING_REQUESTS",
-    "SUBMITTED_APPLICATIONS",
-    "AccountKey",
-    "ActiveEntries",
-    "CompiledConfig",
-    "ConfigSchedule",
-    "Counted",
-    "PendingLimits",
-    "PendingMaximum",
-    "ScheduledViolation",
-    "highest_limits",
-    "limits_of",
-]
-
-
 #: The kind of work that is counted, ``pending`` or ``submitted``, and the resource; None for the number of requests or
 #: of applications.
 Counted: TypeAlias = tuple[str, str | None]

@@ -25,18 +25,6 @@ from ugm.partition.engine.model_calls import ModelFactory, row_calls
 from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState, exceeded_queues
 
-__all__ = [
-    "ConfigPlan",
-    "DrainingQueue",
-    "ModelFacts",
-    "PlanInput",
-    "PlannedReduction",
-    "ScheduledChange",
-    "make_config_plan",
-    "require_confirmed",
-    "scheduled_changes",
-]
-
 
 class DrainingQueue(NamedTuple):
     """A queue with applications that a configuration removes, or that it makes a parent."""

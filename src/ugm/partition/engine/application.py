@@ -43,25 +43,10 @@ from ugm.partition.config.compiled import (
     PendingLimits,
     PendingMaximum,
 )
-from ugm.partition.rows import Allocation, AllocationState, ApplicationRow, Change, GangStyle
+from ugm.partition.rows import Allocation, AllocationState, ApplicationRow, Change
 from ugm.queues.tree import Queue
 from ugm.resources import Resource, smallest_amounts
 from ugm.tracking.holding import Amounts, Holding, amounts_by_name
-
-__all__ = [
-    "Application",
-    "ApplicationCopy",
-    "ApplicationInfo",
-    "ApplicationState",
-    "ChangeMarks",
-    "GangStyle",
-    "PendingHeadroom",
-    "PendingUsage",
-    "PromisedEnds",
-    "SelectGroup",
-    "claim_of",
-]
-
 
 _PENDING: Final = AllocationState.PENDING
 _TERMINATING: Final = AllocationState.TERMINATING

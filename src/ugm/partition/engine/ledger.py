@@ -35,8 +35,6 @@ from ugm.partition.rows import (
 from ugm.queues.tree import QueueTree
 from ugm.resources import Resource
 
-__all__ = ["Ledger"]
-
 _LOGGER: Final = logging.getLogger(__name__)
 _PENDING: Final = AllocationState.PENDING
 _TERMINATING: Final = AllocationState.TERMINATING

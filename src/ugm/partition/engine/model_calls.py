@@ -19,22 +19,6 @@ from ugm.partition.engine.application import claim_of
 from ugm.partition.rows import Allocation, AllocationState, ApplicationRow, Tables
 from ugm.resources import Resource
 
-__all__ = [
-    "INVERSE",
-    "PENDING_METHODS",
-    "Call",
-    "DeclaredModel",
-    "Method",
-    "ModelFactory",
-    "calls_of_change",
-    "charge_all",
-    "counts_pending",
-    "pending_claim",
-    "require_model",
-    "row_calls",
-    "suspension",
-]
-
 #: A method that changes a model.
 Method: TypeAlias = Literal["charge", "refund", "add_pending", "remove_pending"]
 #: A change of all models: the method and its claim.

@@ -60,8 +60,6 @@ from ugm.partition.engine.model_calls import (
 from ugm.partition.engine.transaction import PartitionClock
 from ugm.resources import Resource
 
-__all__ = ["ModelSet"]
-
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 

@@ -19,8 +19,6 @@ from ugm.partition.engine.model_set import ModelSet
 from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import AllocationState, Change
 
-__all__ = ["RowFollower"]
-
 _PENDING: Final = AllocationState.PENDING
 
 

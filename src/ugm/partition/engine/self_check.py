@@ -15,8 +15,6 @@ from ugm.partition.engine.application import Application
 from ugm.partition.engine.state import PartitionState
 from ugm.queues.tree import Queue
 
-__all__ = ["verify"]
-
 #: Facts by the object that they belong to, each with its name.
 _Facts: TypeAlias = dict[str, dict[str, Any]]
 

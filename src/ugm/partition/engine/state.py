@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from ugm.preemption import ReductionTimer
     from ugm.preemption.settings import PreemptionSettings  # few programs need it
 
-__all__ = ["PartitionState", "ReductionTimers", "exceeded_queues"]
-
 
 @final
 class PartitionState(Ledger):

@@ -32,17 +32,6 @@ from ugm.engine_lock import CHANGING, EngineLock, OwnedLock, call_function
 from ugm.errors import ReentrantCallError, RequestError
 from ugm.partition.events import Event, Subscriber, events_of
 
-__all__ = [
-    "Clock",
-    "EventOutbox",
-    "PartitionClock",
-    "TimeSource",
-    "TransactionLog",
-    "Transactions",
-    "require_time",
-    "seconds",
-]
-
 #: Returns the seconds since 1970, for example `time.time`. Fractions are allowed.
 Clock: TypeAlias = Callable[[], float]
 #: The first and the last second that `datetime` supports, in the years 1 and 9999.

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self, final
 
 from ugm._json_values import Row
-from ugm.arguments import require_instance, require_name, require_resource
+from ugm.arguments import require_instance, require_resource
 from ugm.decision import Decision, Violation
 from ugm.errors import RequestError
-from ugm.identity import TrackingType, is_below
+from ugm.identity import TrackingType, is_below, require_name
 from ugm.model import SetupViolation
 from ugm.partition.admission.admission import AdmissionControl
 from ugm.partition.admission.trial_charges import TrialCharges
@@ -47,9 +47,6 @@ from ugm.preemption.eligibility import Situation
 from ugm.preemption.plan import plans_of_nodes
 from ugm.preemption.queue_usage_tree import QueueFacts, QueueUsageTree
 from ugm.resources import Resource
-
-__all__ = ["PreemptionCall", "PreemptionPlanning", "PreemptionStatus"]
-
 
 _TERMINATING: Final = AllocationState.TERMINATING
 

@@ -48,8 +48,6 @@ from ugm.partition.rows import Allocation, AllocationRequest
 from ugm.preemption import Outcome, PreemptionProtection
 from ugm.resources import Resource, sum_of
 
-__all__ = ["ReclaimPlanning", "require_reclaim_plan"]
-
 #: The limits that eviction from other groups does not resolve.
 _BLOCKING: Final = (TrackingType.USER, TrackingType.GROUP)
 

@@ -15,9 +15,6 @@ from ugm.preemption import Outcome, PreemptionProtection
 from ugm.preemption.plan import headline
 from ugm.resources import Resource, format_amount
 
-__all__ = ["ProtectedCount", "ReclaimPlan", "ReclaimVictim"]
-
-
 #: The most groups that the text of a plan lists.
 _LISTED: Final = 5
 

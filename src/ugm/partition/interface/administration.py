@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ugm.arguments import require_amounts, require_name, require_whole
+from ugm.arguments import require_amounts, require_whole
 from ugm.errors import InvariantError, RequestError
+from ugm.identity import require_name
 from ugm.partition.config.administration import require_budget_change, require_node
 from ugm.partition.config.compiled import CompiledConfig
 from ugm.partition.engine.model_calls import row_calls
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from ugm.partition.answers.reports import SyncReport
     from ugm.partition.config.plan import ConfigPlan, PlanInput, ScheduledChange
     from ugm.resources import Resource
-
-__all__ = ["AdministrationOperations"]
 
 
 class AdministrationOperations(PartitionParts):

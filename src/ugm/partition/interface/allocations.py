@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ugm.arguments import require_amounts, require_instance, require_name, require_nodes, require_resource
+from ugm.arguments import require_amounts, require_instance, require_nodes, require_resource
 from ugm.errors import RequestError
+from ugm.identity import require_name
 from ugm.partition.admission.applications import (
     require_chosen_group,
     require_gang_style,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from ugm.preemption import PreemptionPlan, ReductionPlan, ReductionTimer
     from ugm.queues import Placement
     from ugm.resources import Resource
-
-__all__ = ["WorkOperations"]
 
 
 class WorkOperations(PartitionParts):

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["OPERATION_KINDS", "Kind", "OperationKind", "Role"]
-
 
 class Kind(StrEnum):
     """The way in which an operation uses the partition."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ugm.partition.ordering.reservations import Reservations
     from ugm.partition.ordering.waiting_list import WaitingList
 
-__all__ = ["PartitionParts"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 ResourceT = TypeVar("ResourceT", Resource, Resource | None)

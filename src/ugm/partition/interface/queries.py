@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ugm.arguments import require_amounts, require_name, require_names, require_resource, require_user, require_whole
-from ugm.identity import TrackingType, canonical_path
+from ugm.arguments import require_amounts, require_names, require_resource, require_user, require_whole
+from ugm.identity import TrackingType, canonical_path, require_name
 from ugm.partition.answers.queries import require_query_submission, require_subject
 from ugm.partition.interface.parts import PartitionParts
 from ugm.partition.rows import AllocationRequest
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ugm.queues import Placement, QueueState
     from ugm.resources import Resource
     from ugm.tracking import GroupUsage, UserUsage
-
-__all__ = ["QueryOperations"]
 
 
 class QueryOperations(PartitionParts):

@@ -34,8 +34,6 @@ from ugm.partition.engine.state import PartitionState
 from ugm.partition.ordering.request_classes import RequestClass, RequestClasses, WaitingRequest, guaranteed
 from ugm.queues.tree import Queue
 
-__all__ = ["CandidateOrder", "UndecidedError"]
-
 #: The value of an application in its queue, then the next request of a class, and the number of earlier ones.
 Candidate: TypeAlias = tuple[Any, WaitingRequest, int, RequestClass]
 

@@ -28,8 +28,6 @@ from ugm.queues.tree import Queue, Quota
 from ugm.resources import Resource
 from ugm.tracking.holding import Amounts, amounts_by_name
 
-__all__ = ["ApplicationKey", "CopiedApplication", "GroupTree", "OrderCopy", "PendingOrder", "rank_of"]
-
 #: A function that returns the key of an application in the order of its queue; the smallest key comes first.
 ApplicationKey: TypeAlias = Callable[[ApplicationInfo], Any]
 

@@ -34,16 +34,6 @@ from ugm.partition.engine.state import PartitionState
 from ugm.partition.rows import Allocation
 from ugm.resources import MEMORY, VCORE, Resource
 
-__all__ = [
-    "CandidateRequest",
-    "Change",
-    "ChargedCounters",
-    "PlannedStart",
-    "Reservation",
-    "plan_start",
-    "released_places",
-]
-
 _QUEUE: Final = TrackingType.QUEUE
 
 #: One amount that a counter limits: the kind, the name and the queue of the counter, and the resource; None for the

@@ -29,8 +29,6 @@ from ugm.partition.rows import Allocation
 from ugm.queues.tree import Queue
 from ugm.resources import Resource
 
-__all__ = ["BlockingLimit", "Charged", "RequestClass", "RequestClasses", "WaitingRequest", "guaranteed"]
-
 #: The owner of limits: the kind and the name, for example ``("user", "ana")``; the name of a queue is its path.
 Owner: TypeAlias = tuple[str, str]
 #: The user, group and queue of an application, which name the owners of its limits.

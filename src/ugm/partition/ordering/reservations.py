@@ -31,8 +31,6 @@ from ugm.partition.ordering.planned_start import (
 )
 from ugm.partition.rows import Allocation, AllocationRequest, AllocationState, RequestFields
 
-__all__ = ["Reservations"]
-
 #: Priorities are signed 32-bit integers.
 _LOWEST: Final = -(2**31)
 _HIGHEST: Final = 2**31 - 1

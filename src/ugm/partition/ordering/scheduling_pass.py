@@ -11,11 +11,11 @@ from itertools import islice
 from sys import maxsize
 from typing import Final, NamedTuple, Self, TypeAlias, final
 
-from ugm.arguments import require_items, require_mapping, require_name
+from ugm.arguments import require_items, require_mapping
 from ugm.decision import Decision
 from ugm.engine_lock import EngineLock
 from ugm.errors import RequestError
-from ugm.identity import ROOT, canonical_path
+from ugm.identity import ROOT, canonical_path, require_name
 from ugm.model import OrderNode, UserRank
 from ugm.ordering.request_order import Comparison, PendingRequest
 from ugm.partition.engine.application import ChangeMarks
@@ -23,19 +23,6 @@ from ugm.partition.engine.state import PartitionState
 from ugm.partition.ordering.pending_order import ApplicationKey, CopiedApplication, GroupTree, OrderCopy, PendingOrder
 from ugm.partition.ordering.planned_start import Reservation
 from ugm.partition.rows import Allocation, AllocationRequest
-
-__all__ = [
-    "Head",
-    "PassCalls",
-    "SchedulingPass",
-    "Turn",
-    "by_share",
-    "require_keys",
-    "require_max_turns",
-    "require_ranks",
-    "require_requests_by_application",
-    "turns_of",
-]
 
 
 class Turn(NamedTuple):

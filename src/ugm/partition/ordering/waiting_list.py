@@ -23,8 +23,6 @@ from ugm.partition.ordering.reservations import Reservations
 from ugm.partition.ordering.wake_search import WakeSearch
 from ugm.partition.rows import AllocationRequest
 
-__all__ = ["WaitingList", "WakeEvent"]
-
 #: The system does not accept a wait of any length, so long waits are repeated.
 _LONGEST_WAIT: Final = 86400.0
 

@@ -39,8 +39,6 @@ from ugm.partition.ordering.request_classes import BlockingLimit, Charged, Reque
 from ugm.partition.ordering.reservations import Reservations
 from ugm.partition.rows import Allocation, AllocationRequest, ApplicationRow
 
-__all__ = ["WakeSearch"]
-
 #: The longest wait for a change of limits by a schedule, in seconds.
 _LONGEST_PAUSE: Final = 86400
 

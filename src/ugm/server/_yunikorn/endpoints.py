@@ -52,8 +52,6 @@ from ugm.server.interface.route import PARTITION, YUNIKORN_PREFIX, Call, Routes,
 from ugm.server.interface.schemas import Name, Number, Object, QueuePath, Text
 from ugm.server.views.server import validate as validated
 
-__all__ = ["ROUTES"]
-
 #: Paths with more parts come first: the name of a queue or application may contain slashes at the end of a path.
 ROUTES: Final = Routes(YUNIKORN_PREFIX, "yunikorn_")
 _QUEUE: Final = f"{PARTITION}/queue/{{queue_path}}"

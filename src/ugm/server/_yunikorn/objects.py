@@ -31,19 +31,6 @@ from ugm.queues import QueueState
 from ugm.resources import Resource, sum_of
 from ugm.server.history import Record
 
-__all__ = [
-    "ACTIVE_STATES",
-    "CLUSTER",
-    "QueueFormat",
-    "amounts",
-    "application_dict",
-    "event_dict",
-    "go_class",
-    "nanoseconds",
-    "percentages",
-    "state_name",
-]
-
 
 def go_class(name: str) -> dict[str, str]:
     """Return the schema of an object of a class of ``pkg/webservice/dao``, whose fields Apache YuniKorn defines."""

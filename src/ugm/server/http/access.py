@@ -35,8 +35,6 @@ from ugm.server.http.payloads import ApiError, internal_error
 from ugm.server.http.requests import error_response
 from ugm.server.interface.route import TOKEN_NAMES
 
-__all__ = ["OriginGuard", "Tokens", "failure_response", "require_hosts"]
-
 #: A shorter token could be guessed.
 _SHORTEST_TOKEN: Final = 16
 

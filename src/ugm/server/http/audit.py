@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, final
 
-__all__ = ["AuditLog"]
-
 _LOGGER: Final = logging.getLogger("ugm.audit")
 
 #: The most characters of a path in a line.

@@ -32,8 +32,6 @@ from ugm.server.http.payloads import ApiError, Payload, internal_error, json_pay
 from ugm.server.http.requests import error_response, parse_body, parse_parameters, payload_response, view_response
 from ugm.server.interface.route import IDEMPOTENCY_KEY, Call, Route, ServerState
 
-__all__ = ["IdempotentAnswers", "RequestDispatcher"]
-
 #: The number of stored answers; the oldest are forgotten.
 _MOST_ANSWERS: Final = 10_000
 _LONGEST_KEY: Final = 256

@@ -28,8 +28,6 @@ from ugm.server.interface.route import PARTITION, Routes, ServedPartition
 from ugm.server.views.model_trees import trees_of
 from ugm.server.views.utilization import queue_rows
 
-__all__ = ["ROUTES", "TOPICS", "LiveFeed", "Topic"]
-
 Topic: TypeAlias = Literal["groups", "queues", "trees", "users"]
 _LOGGER: Final = logging.getLogger(__name__)
 

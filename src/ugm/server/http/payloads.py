@@ -12,8 +12,6 @@ from typing import Final, NamedTuple, TypeVar
 from ugm._json_values import JsonObject, to_json
 from ugm.errors import ERROR_CODES, ConfigError, Problem, RequestError, UgmError, value_text
 
-__all__ = ["ApiError", "Payload", "internal_error", "json_payload", "problem_to_dict", "require_found"]
-
 _T = TypeVar("_T")
 
 _encode: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode

@@ -19,15 +19,6 @@ from ugm.server.http.payloads import ApiError, Payload
 from ugm.server.interface.route import Route
 from ugm.server.interface.schemas import completed
 
-__all__ = [
-    "error_response",
-    "parse_body",
-    "parse_parameters",
-    "payload_response",
-    "routing_error_response",
-    "view_response",
-]
-
 #: All smaller integers are exact in numbers with a point.
 _LARGEST: Final = 2.0**53
 #: The bytes of a configuration, and of a body in JSON.

@@ -40,8 +40,6 @@ from ugm.server.interface.schemas import (
 )
 from ugm.service.protocol.values import ANNOTATIONS
 
-__all__ = ["NAMES", "ROUTES", "AllocationIds"]
-
 #: The methods for schedulers that are no operations over REST, or have an endpoint of their own.
 _OTHERS: Final = frozenset(
     ("allocate_ignoring_reservations", "adopt", "adopt_application", "reclaim", "reconcile", "carry_out")

@@ -30,19 +30,6 @@ if TYPE_CHECKING:
     # At run time it needs the extra of services.
     from ugm.service.protocol.status import ServiceStatus
 
-__all__ = [
-    "IDEMPOTENCY_KEY",
-    "PARTITION",
-    "PREFIX",
-    "TOKEN_NAMES",
-    "YUNIKORN_PREFIX",
-    "Call",
-    "Route",
-    "Routes",
-    "ServedPartition",
-    "ServerState",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ServedPartition:

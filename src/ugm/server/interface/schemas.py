@@ -52,31 +52,6 @@ from ugm.queues import Placement, QueueState
 from ugm.resources import MAX_QUANTITY, Resource, parse_quantity
 from ugm.server.interface.route import IDEMPOTENCY_KEY, TOKEN_NAMES, Route
 
-__all__ = [
-    "Duration",
-    "Exact",
-    "Groups",
-    "ListQuery",
-    "Name",
-    "Nodes",
-    "Number",
-    "Object",
-    "Offset",
-    "PageSize",
-    "Priority",
-    "QueuePath",
-    "RequestedQueue",
-    "Seconds",
-    "Tags",
-    "Text",
-    "User",
-    "ViolationWithHolders",
-    "completed",
-    "described",
-    "description",
-    "with_text",
-]
-
 #: The most characters of a queue path.
 _LONGEST_PATH: Final = 4096
 _PATH: Final = rf"^[rR][oO][oO][tT](\.[^.\s\x85\x00-\x1f\x7f]{{1,{MAX_NAME}}})*$"

@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 
 from ugm.resources import VCORE, as_float
 
-__all__ = ["METRICS", "MetricDescription", "amount_unit", "descriptions"]
-
 #: The unit of ``vcore`` in a core.
 _MILLI: Final = 1000
 #: The names of resources that are measured in bytes.

@@ -47,8 +47,6 @@ from ugm.server.interface.schemas import (
 )
 from ugm.server.queries import answer_dict
 
-__all__ = ["ROUTES"]
-
 ROUTES: Final = Routes()
 #: The number of pending allocations of an application that are explained.
 _MOST_EXPLAINED: Final = 10

@@ -18,8 +18,6 @@ from ugm.partition import ModelReport
 from ugm.partition.answers.thresholds import used_share
 from ugm.resources import as_float
 
-__all__ = ["MEASURES", "BorrowingConsumer", "ModelTree", "TreeItem", "trees_of"]
-
 _Amounts: TypeAlias = Mapping[str, int]
 
 #: The amounts of each node by the kind of tree.

@@ -19,8 +19,6 @@ from ugm.server.interface.schemas import ListQuery, Name, Object
 from ugm.server.queries import account_dict, account_reports, accounts_of, explain_shares_of, listed_accounts, shares_of
 from ugm.server.views.model_trees import MEASURES, BorrowingConsumer, ModelTree, TreeItem, trees_of
 
-__all__ = ["ROUTES", "log_crossings"]
-
 _LOGGER: Final = logging.getLogger(__name__)
 ROUTES: Final = Routes()
 

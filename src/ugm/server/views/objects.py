@@ -21,8 +21,6 @@ from ugm.server.interface.schemas import Name, Number, Object, Offset, PageSize,
 from ugm.server.queries import contains, first_page
 from ugm.service.protocol.status import ServiceStatus
 
-__all__ = ["ROUTES", "PartitionSummary", "partition"]
-
 ROUTES: Final = Routes()
 _PAGE: Final = 100
 #: The number of applications that are read at one time.

@@ -19,8 +19,6 @@ from ugm.server.interface.route import PARTITION, Call, Routes, ServedPartition,
 from ugm.server.interface.schemas import Object, with_text
 from ugm.server.views.objects import PartitionSummary, partition
 
-__all__ = ["ROUTES", "validate"]
-
 ROUTES: Final = Routes()
 
 

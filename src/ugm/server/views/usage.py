@@ -25,8 +25,6 @@ from ugm.server.views.model_trees import trees_of
 from ugm.store import StoreReader, UsageQuery
 from ugm.store.reader import StoreLocation
 
-__all__ = ["RANGES", "ROUTES", "earlier_changes"]
-
 #: The length of each range of time until now, and of the steps in it, in seconds.
 RANGES: Final = {"hour": (3600, 60), "day": (86_400, 900), "week": (604_800, 7200)}
 #: The only tree of elastic groups has this name; all others are quota trees.

@@ -20,8 +20,6 @@ from ugm.server.interface.route import PARTITION, Routes, ServedPartition
 from ugm.server.interface.schemas import ListQuery, Name, Object, QueuePath
 from ugm.server.queries import natural_key
 
-__all__ = ["ROUTES", "queue_rows"]
-
 ROUTES: Final = Routes()
 _NOTHING: Final = UsageSum(0, Resource())
 

@@ -16,8 +16,6 @@ from ugm.server.interface.route import PARTITION, Routes, ServedPartition
 from ugm.server.interface.schemas import ListQuery, Name, Object, Offset, QueuePath, ViolationWithHolders
 from ugm.server.queries import contains, natural_key
 
-__all__ = ["ROUTES"]
-
 ROUTES: Final = Routes()
 _PATH: Final = f"{PARTITION}/waiting"
 

@@ -19,8 +19,6 @@ from ugm.arguments import require_seconds
 from ugm.errors import RequestError
 from ugm.service.errors import UnavailableError
 
-__all__ = ["MAX_CLIENT_NAME", "Address", "LeaderAccess", "parse_addresses"]
-
 #: The maximum length of the name of a client, in characters.
 MAX_CLIENT_NAME: Final = 256
 #: The maximum length of a token, in characters. A greeting has 65,536 bytes.

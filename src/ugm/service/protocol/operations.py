@@ -23,8 +23,6 @@ from ugm.service.protocol.wire import Call
 from ugm.service.sessions import LeaderSessions
 from ugm.store.row_tables import has_nul
 
-__all__ = ["OPERATIONS", "Operation", "answer_line"]
-
 #: The argument in an error of msgspec.
 _PLACE: Final = re.compile(r"at `\$\.(\w+)")
 #: The operations of `LeaderSessions`. A session of another client can only be changed by an operator.

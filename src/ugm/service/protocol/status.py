@@ -18,8 +18,6 @@ from typing import Final, final
 from ugm._json_values import Row
 from ugm.partition.answers.reports import OwnedAllocation
 
-__all__ = ["BUCKET_BOUNDS", "Durations", "ServiceStatus", "SessionAllocation", "SessionReport", "Times"]
-
 #: The number of the last durations that are kept.
 _RECENT: Final = 1000
 #: The upper bounds of the buckets of all histograms, in seconds; a last bucket has no bound.

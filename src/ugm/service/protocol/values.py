@@ -40,8 +40,6 @@ from ugm.queues import Acl
 from ugm.resources import Resource
 from ugm.service.errors import ProtocolError, ServiceError
 
-__all__ = ["ANNOTATIONS", "WOKEN", "ValueCodec", "decode_error", "encode", "encode_error"]
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 #: Larger vectors are not cached, which bounds the memory of the cache.

@@ -20,34 +20,6 @@ import msgspec
 from ugm.service.errors import ProtocolError
 from ugm.store.row_tables import has_nul
 
-__all__ = [
-    "MAX_ANSWERS",
-    "MAX_LINE",
-    "OLDEST_VERSION",
-    "VERSION",
-    "Bye",
-    "Call",
-    "ChangeMessage",
-    "ClientMessage",
-    "ErrorMessage",
-    "Follow",
-    "Hello",
-    "Link",
-    "Moved",
-    "Ping",
-    "Pong",
-    "Refused",
-    "Result",
-    "ServiceMessage",
-    "Staleness",
-    "Wait",
-    "Welcome",
-    "Woken",
-    "decode_client_lines",
-    "decode_service_lines",
-    "line",
-]
-
 _M = TypeVar("_M")
 
 #: The newest and the oldest version of the messages that this package understands.
