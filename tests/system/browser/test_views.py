@@ -239,6 +239,9 @@ def test_shares_and_alerts(page: Page, full: str) -> None:
     open_place(page, full, Place("alerts", ready=".alerts tbody tr"))
     limits = page.locator(".alerts").first.locator("tbody tr", has_text="queue root.ml")
     assert limits.locator("td").last.inner_text() == "95%, 80%"
+    node = page.locator(".alerts").first.locator("tbody th", has_text="quota node B in Teams")
+    # The tree is no queue.
+    assert (node.count(), node.locator("a").count()) == (1, 0)
     budget = page.locator(".alerts").first.locator("tbody tr", has_text="budget hours of sue")
     assert budget.locator("td").first.inner_text() == "nvidia.com/gpu hours"
     assert budget.locator(".figures").inner_text().split() == ["3.37", "of", "3", "112%"]

@@ -55,7 +55,8 @@ def test_endpoint() -> None:
     partition = nearly_full()
     watch = ThresholdWatch(partition)
     rest = TestClient(create_app({"default": partition}, thresholds={"default": watch}), base_url="http://localhost")
-    assert rest.get(f"{PREFIX}/thresholds").json() == {"shares": [], "total": 0, "crossed": []}
+    kinds = ["budget", "elastic group", "group", "queue", "quota node", "user"]
+    assert rest.get(f"{PREFIX}/thresholds").json() == {"shares": [], "total": 0, "crossed": [], "kinds": kinds}
 
     watch.update()
 

@@ -125,11 +125,12 @@ def shares(served: ServedPartition, *, query: SharesQuery) -> Shares:
 
 
 class Thresholds(Struct):
-    """A page of crossed thresholds, and all thresholds in percent."""
+    """A page of crossed thresholds, all thresholds in percent, and the kinds of limits that can have thresholds."""
 
     shares: tuple[int, ...]
     total: int
     crossed: list[ThresholdCrossed]
+    kinds: tuple[str, ...] = THRESHOLD_KINDS
 
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@
  * @typedef {{allocation_id: string, application_id: string, user: string | null, queue_path: string | null, state: string,
  *   usage: Amounts, until: number}} Overdue
  * @typedef {{at: number, text: string, newly_exceeded: Violation[]}} Change
- * @typedef {{crossed: {shares: number[], total: number, crossed: Crossed[]}, overdue: {total: number, allocations: Overdue[]},
+ * @typedef {{crossed: {shares: number[], kinds: string[], total: number, crossed: Crossed[]}, overdue: {total: number, allocations: Overdue[]},
  *   changes: Change[]}} Alerts
  */
 
@@ -20,7 +20,6 @@ import { addressChoice, addressField, ALLOCATION, clipped, emptyNote, list, mome
 
 /** Coming changes. */
 const CHANGES = 10;
-const KINDS = /** @type {[string, string][]} */ ([["", "all limits"], ["user", "users"], ["group", "groups"], ["queue", "queues"], ["budget", "budgets"]]);
 
 /** @type {View<Alerts>} */
 export const alerts = {
@@ -37,7 +36,8 @@ export const alerts = {
   },
   show({ crossed, overdue, changes }) {
     const shares = crossed.shares.map((share) => `${share}%`).join(", ");
-    const [tools, ...limits] = list([addressField("search", "Find a limit"), addressChoice("kind", "Of", KINDS)], {
+    const kinds = [["", "all limits"], ...crossed.kinds.map((kind) => [kind, `${kind}s`])];
+    const [tools, ...limits] = list([addressField("search", "Find a limit"), addressChoice("kind", "Of", /** @type {[string, string][]} */ (kinds))], {
       noun: "limit above a threshold",
       note: shares && `thresholds of ${shares}: ${count(crossed.total)} exceeded`,
       total: crossed.total,
@@ -73,7 +73,9 @@ function limitTable(crossed) {
 /** @param {Crossed} one */
 function holder({ kind, name, place }) {
   if (kind === "budget") return [`budget ${place} of `, clipped(name, "name-link")];
-  return [owner({ kind, name, limit_name: "", queue_path: kind === "queue" ? name : "" }), kind !== "queue" && [" in ", queueLink(place)]];
+  const isTracked = kind === "user" || kind === "group";
+  const where = kind === "queue" || !place ? null : [" in ", isTracked ? queueLink(place) : place];
+  return [owner({ kind, name, limit_name: "", queue_path: kind === "queue" ? name : "" }), where];
 }
 
 /** @param {Overdue[]} found */
