@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sphinx.util.docutils import SphinxDirective
 
+from ugm.configuration.fields import ConfigValue
 from ugm.server.app import ROUTES
 from ugm.server.interface.route import PREFIX
 from ugm.server.metrics.table import METRICS
@@ -87,6 +88,11 @@ def lead_with_a_comment(_app: Sphinx, what: str, _name: str, _obj: object, _opti
         lines[:0] = ["..", ""]
 
 
+def without_defaults(_app: Sphinx, what: str, _name: str, obj: object, _options: object, *_: object) -> object:
+    """Leave out the signature of a value of a configuration: its attributes say the same."""
+    return ("()", None) if what == "class" and isinstance(obj, type) and issubclass(obj, ConfigValue) else None
+
+
 def find_alias(app: Sphinx, env: BuildEnvironment, node: Element, content: Element) -> Element | None:
     """Resolve names under which packages re-export a class, and operations that `Partition` inherits."""
     target = str(node.get("reftarget", ""))
@@ -140,4 +146,5 @@ def setup(app: Sphinx) -> None:
     """Register the hooks; the first one before napoleon, whose priority is 500."""
     app.add_directive("ugm-table", ServerTable)
     app.connect("autodoc-process-docstring", lead_with_a_comment, priority=400)
+    app.connect("autodoc-process-signature", without_defaults)
     app.connect("missing-reference", find_alias)

@@ -39,11 +39,11 @@ def used_share(used: int | Fraction, maximum: int | Fraction) -> Fraction:
 class ThresholdCrossed(NamedTuple):
     """The usage under a limit has reached a threshold, or has fallen below it."""
 
-    #: ``user``, ``group``, ``queue``, ``budget``, ``elastic group`` or ``quota node``.
+    #: ``user``, ``group``, ``queue``, or the kind of a limit of a quota model, such as ``budget``.
     kind: str
     #: The user, group, queue or node, or the owner of the account of a budget; ``*`` for groups that no limit names.
     name: str
-    #: The queue that sets the limit, or the name of the budget or quota tree; empty for an elastic group.
+    #: The queue that sets the limit, or the name of the budget or quota tree; empty if there is only one place.
     place: str
     #: None for the number of running applications.
     resource: str | None
