@@ -67,8 +67,6 @@ class RenewalTerms:
 
     #: The history of an account without usage, at the beginning of the budget or later.
     origin: History
-    #: The amount in force, scaled.
-    amount: int
 
     def __init__(self, budget: Budget, resource: str, start: int) -> None:
         self.budget: Final = budget
@@ -82,7 +80,8 @@ class RenewalTerms:
         self.carry: Final = budget.carry
         self.calendar: Final[Calendar] = calendar_of(budget.period, budget.zone)
         self._cap: Final = budget.cap.get(resource, 0) * self.scale
-        self.amount = budget.amounts[resource] * self.scale
+        #: The amount in force, scaled.
+        self.amount: int = budget.amounts[resource] * self.scale
         self.begin(self.calendar.index(start), 0)
 
     # Changes

@@ -173,14 +173,6 @@ class FairShares(ReportingModel):
     #: Shares only order requests.
     may_deny: Final = False
     sees_nodes: Final = False
-    #: What the users have used, by name.
-    usage: DecayedUsage[Any]
-    #: The groups of each user that has used something, when it last began to.
-    _groups: LatestGroups
-    #: The tree that was used last, with the users that it adds to `tree`.
-    _tree: tuple[frozenset[str], ShareTree]
-    #: The time of the last call of the partition.
-    now: int
 
     def __init__(
         self, tree: ShareTree, usage: DecayedUsage[Any], *, default_shares: int = 0, decay: object = None
@@ -194,12 +186,16 @@ class FairShares(ReportingModel):
         #: The accounts and the listed users.
         self.tree: Final = tree
         self.default_shares: Final = default_shares
-        self.usage = usage
+        #: What the users have used, by name.
+        self.usage: DecayedUsage[Any] = usage
         #: Identifies how usage is measured.
         self.decay: Final = decay
-        self._groups = LatestGroups()
-        self.now = 0
-        self._tree = frozenset(), tree
+        #: The groups of each user that has used something, when it last began to.
+        self._groups: LatestGroups = LatestGroups()
+        #: The time of the last call of the partition.
+        self.now: int = 0
+        #: The tree that was used last, with the users that it adds to `tree`.
+        self._tree: tuple[frozenset[str], ShareTree] = frozenset(), tree
         #: The account of each group: the one that has its name, of several the first by path.
         self._accounts: Final = {_last(path): path for path in sorted(tree.accounts, reverse=True)}
         self._listed: Final = frozenset(map(_last, tree.users))

@@ -94,11 +94,6 @@ class QueueSettings:
     has_priority_last: bool
     #: Whether some queue orders requests by the shares of users.
     has_shares: bool
-    #: Whether all requests of one priority are ordered by the submission of their applications.
-    is_by_submission: bool
-
-    #: The configured queues that reserve capacity.
-    reserving: list[str]
     #: Whether queues that placement creates may reserve capacity.
     has_reserving_template: bool
 
@@ -107,8 +102,10 @@ class QueueSettings:
         #: The settings of queues that the configuration does not name.
         self._created: Final[dict[str, SortSettings]] = {}
         self.has_offsets = self.has_priority_last = self.has_shares = self.has_reserving_template = False
-        self.is_by_submission = True
-        self.reserving = []
+        #: Whether all requests of one priority are ordered by the submission of their applications.
+        self.is_by_submission: bool = True
+        #: The configured queues that reserve capacity.
+        self.reserving: list[str] = []
         self._add(ROOT, QueueConfig(ROOT) if config is None else config.root, _DEFAULT)
 
     def _add(self, path: str, queue: QueueConfig, above: SortSettings) -> None:

@@ -451,13 +451,11 @@ class PlacementRules:
             the rule has a parent rule; or a filter is not valid, or an argument is of another type.
     """
 
-    #: Each rule, followed by its parent rule, and so on.
-    _chains: tuple[tuple[_Step, ...], ...]
-
     def __init__(self, rules: Sequence[PlacementRule] = ()) -> None:
         given = require_instances("rules", rules, PlacementRule)
         chains = [tuple(_steps(rule, f"placementrules[{index}]")) for index, rule in enumerate(given)]
-        self._chains = tuple(chains) or ((_PROVIDED,),)
+        #: Each rule, followed by its parent rule, and so on.
+        self._chains: tuple[tuple[_Step, ...], ...] = tuple(chains) or ((_PROVIDED,),)
 
     def place(self, submission: Submission, queues: QueueView) -> Placement:
         """Find the queue of an application. Changes nothing, and accepts a submission with any strings.

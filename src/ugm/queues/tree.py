@@ -428,8 +428,6 @@ class QueueTree:
         cluster: the size of the cluster; None until the first node is registered.
     """
 
-    #: By canonical path; always with a root.
-    queues: dict[str, Queue]
     #: The counters that have running applications.
     counters: dict[str, Counter]
     cluster: Resource | None
@@ -438,7 +436,8 @@ class QueueTree:
 
     def __init__(self, specs: QueueSpecs, layout: Layout, cluster: Resource | None = None) -> None:
         self.counters = {}
-        self.queues = {ROOT: Queue(specs.by_path[ROOT], None, self.counters, managed=True)}
+        #: By canonical path; always with a root.
+        self.queues: dict[str, Queue] = {ROOT: Queue(specs.by_path[ROOT], None, self.counters, managed=True)}
         self.cluster = cluster
         self.reshape(specs, layout)
 

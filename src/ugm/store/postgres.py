@@ -173,8 +173,6 @@ class PostgresDatabase(Database):
     reconnect_time: ClassVar[float] = 0.5
 
     _connection: _BoundedConnection | None
-    #: Whether this process leads, so that another connection takes the lock again.
-    _is_locked: bool
 
     def __init__(self, conninfo: str, schema: str, patience: float) -> None:
         if not 0 < len(schema.encode()) <= _LONGEST_NAME or "\0" in schema:
@@ -182,7 +180,8 @@ class PostgresDatabase(Database):
         self._conninfo: Final = conninfo
         self._schema: Final = schema
         self._identifier: Final = sql.Identifier(schema).as_string(None)
-        self._is_locked = False
+        #: Whether this process leads, so that another connection takes the lock again.
+        self._is_locked: bool = False
         self.patience = patience
         super().__init__(_shown_location(conninfo, schema))
 

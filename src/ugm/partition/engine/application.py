@@ -214,22 +214,16 @@ _OF_EVERYTHING: Final = ("node", "configuration", "budget")
 class ChangeMarks:
     """The objects that may have changed since the last `take`."""
 
-    #: The changed allocations of each changed application, in the order of their last request or else first change.
-    applications: dict[str, dict[str, None]]
-    #: The applications that may have freed something, and the rows of those that were removed after that.
-    freed: set[str]
-    ended: list[ApplicationRow]
-    #: Whether queues, quotas, nodes or the configuration have changed.
-    everything: bool
-    #: Called, under the lock, when a waiting request may fit or a new one waits; None if no reader waits.
-    notify: Callable[[], None] | None
-
     def __init__(self) -> None:
-        self.applications = {}
-        self.freed = set()
-        self.ended = []
-        self.everything = False
-        self.notify = None
+        #: The changed allocations of each changed application, in the order of their last request or else first change.
+        self.applications: dict[str, dict[str, None]] = {}
+        #: The applications that may have freed something, and the rows of those that were removed after that.
+        self.freed: set[str] = set()
+        self.ended: list[ApplicationRow] = []
+        #: Whether queues, quotas, nodes or the configuration have changed.
+        self.everything: bool = False
+        #: Called, under the lock, when a waiting request may fit or a new one waits; None if no reader waits.
+        self.notify: Callable[[], None] | None = None
 
     def take(self) -> dict[str, dict[str, None]]:
         """Return the changed applications, and forget all marks."""
@@ -294,15 +288,12 @@ class PromisedEnds:
         rows: the allocations by id.
     """
 
-    #: Pairs of an end and an allocation id.
-    _heap: list[tuple[int, str]]
-    #: The size at which the heap is replaced.
-    _most: int
-
     def __init__(self, rows: Mapping[str, Allocation]) -> None:
         self._rows: Final = rows
-        self._heap = []
-        self._most = _SMALL
+        #: Pairs of an end and an allocation id.
+        self._heap: list[tuple[int, str]] = []
+        #: The size at which the heap is replaced.
+        self._most: int = _SMALL
 
     def _is_current(self, item: tuple[int, str]) -> bool:
         row = self._rows.get(item[1])

@@ -485,14 +485,12 @@ class ReductionTimers:
         clock: the clock of the partition.
     """
 
-    #: The queues that have been above their maximum since before a schedule changed the limits, so that their timers
-    #: run on; None if the timers of all others have been started since.
-    continuing: frozenset[str] | None
-
     def __init__(self, state: PartitionState, clock: PartitionClock) -> None:
         self._state: Final = state
         self._clock: Final = clock
-        self.continuing = None
+        #: The queues that have been above their maximum since before a schedule changed the limits, so that their
+        #: timers run on; None if the timers of all others have been started since.
+        self.continuing: frozenset[str] | None = None
 
     def keep_running(self) -> None:
         """Note which queues are above their maximum, before a schedule changes the limits."""

@@ -70,17 +70,14 @@ class PartitionClock:
         read: returns the seconds since 1970.
     """
 
-    #: The last reading.
-    latest: int
-    #: Whether every call reads the clock when it begins.
-    is_read_first: bool
-
     def __init__(self, read: Clock = seconds) -> None:
         if not callable(read):
             raise RequestError("clock", read, "expected a function that returns seconds")
         self._of_query = self._of_change = read
-        self.latest = _FIRST
-        self.is_read_first = False
+        #: The last reading.
+        self.latest: int = _FIRST
+        #: Whether every call reads the clock when it begins.
+        self.is_read_first: bool = False
 
     def follow(self, source: TimeSource) -> None:
         """Take the time from the object that stamps the changes."""

@@ -44,22 +44,15 @@ class _Trial:
     yet: a request that was reserved after them could keep those requests waiting that the pass has granted before it.
     """
 
-    #: The reservations and `dropped` before the first grant; None before it.
-    before_grants: tuple[dict[str, str], set[str]] | None
-
-    #: The queues whose reservation was dropped.
-    dropped: set[str]
-    #: What the requests that the pass has granted free at their ends.
-    ends: list[Change]
-    #: Whether a reservation has ended since the trial began, or since `Reservations.have_ended` was called.
-    has_ended: bool
-    reservations: dict[str, str]
-
     def __init__(self, reservations: Mapping[str, str]) -> None:
-        self.before_grants = None
-        self.ends = []
-        self.has_ended = False
-        self.dropped = set()
+        #: The reservations and `dropped` before the first grant; None before it.
+        self.before_grants: tuple[dict[str, str], set[str]] | None = None
+        #: What the requests that the pass has granted free at their ends.
+        self.ends: list[Change] = []
+        #: Whether a reservation has ended since the trial began, or since `Reservations.have_ended` was called.
+        self.has_ended: bool = False
+        #: The queues whose reservation was dropped.
+        self.dropped: set[str] = set()
         self.reservations = dict(reservations)
 
     @property
@@ -99,12 +92,6 @@ class Reservations:
         start_marking: returns marks of all changes from now on.
     """
 
-    #: What has changed since the last plan; None while nothing follows the changes.
-    _marks: ChangeMarks | None
-    #: The requests that have reservations; None before the first plan.
-    _planned: list[PlannedStart] | None
-    _settings: tuple[CompiledConfig, QueueSettings] | None
-
     def __init__(
         self,
         state: PartitionState,
@@ -116,9 +103,11 @@ class Reservations:
         self._models: Final = models
         self._admission: Final = admission
         self._start_marking: Final = start_marking
-        self._marks = None
-        self._planned = None
-        self._settings = None
+        #: What has changed since the last plan; None while nothing follows the changes.
+        self._marks: ChangeMarks | None = None
+        #: The requests that have reservations; None before the first plan.
+        self._planned: list[PlannedStart] | None = None
+        self._settings: tuple[CompiledConfig, QueueSettings] | None = None
         #: The second of the plan.
         self._now = 0
         #: The pass that is tried out; None if there is none.
