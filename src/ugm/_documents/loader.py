@@ -279,18 +279,6 @@ def not_text(character: str) -> str:
     return f"the character U+{ord(character):04X} is not allowed in a text"
 
 
-def surrogate_in(text: str) -> str | None:
-    """Return a lone surrogate in a text; None if there is none. It cannot be encoded in UTF-8."""
-    found = _SURROGATE.search(text)
-    return None if found is None else found[0]
-
-
-def duplicate_key(key: str, first: Mark) -> str:
-    """Return the message about a key that a mapping has twice."""
-    line, _ = line_and_column(first)
-    return f"the key {quote(key)} is given twice, first in line {line}"
-
-
 class _Built(NamedTuple):
     """The data and the places of a node."""
 
@@ -364,8 +352,8 @@ class Builder:
         if node.style:
             value = Quoted(value)
             # The parser in Python accepts the escape of a surrogate; the one in C does not.
-            if found := surrogate_in(value):
-                self.problems.add(mark, path, "text-invalid", not_text(found))
+            if found := _SURROGATE.search(value):
+                self.problems.add(mark, path, "text-invalid", not_text(found[0]))
                 value = UNUSABLE
         elif value in _NULLS:
             value = None
@@ -389,7 +377,8 @@ class Builder:
             elif name == _MERGE and not key.style:
                 merged += self._merged(item, at, path)
             elif name in keys:
-                self.problems.add(at, (*path, name), "yaml-key-duplicate", duplicate_key(name, keys[name]))
+                message = f"the key {quote(name)} is given twice, first in line {line_and_column(keys[name])[0]}"
+                self.problems.add(at, (*path, name), "yaml-key-duplicate", message)
             else:
                 built = self.build(item, (*path, name))
                 keys[name], data[name], places[name] = at, built.value, built.place
