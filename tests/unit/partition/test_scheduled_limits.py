@@ -217,3 +217,25 @@ def test_rise_is_the_first_change_that_helps(entries: list[ScheduledLimit], quar
             assert found == LimitRise(at, limit.get("memory"))
             return
     assert found is None or found.at >= begin + 20 * 86_400
+
+
+def test_families_and_names_with_a_schedule(clock: Clock) -> None:
+    """A schedule of one queue changes neither the families of a partition nor its list of resources."""
+    partition = Partition(
+        parse_config(
+            """
+            partitions:
+            - ugm: {families: {gpu: [a100, v100]}, resources: [vcore]}
+              queues: [{name: a, ugm: {schedule: [{hours: "08:00-18:00", maxresources: {gpu: 9}}]}}, {name: b}]
+            """
+        ).partition(),
+        clock=clock,
+    )
+    partition.add_node("n", Resource({"gpu:a100": 4}))
+    for name in ("a", "b"):
+        assert partition.submit(name, SUE, f"root.{name}")
+
+    assert partition.allocate("a-0", "a", Resource(gpu=3)).assign == Resource({"gpu:a100": 3})
+    assert not partition.allocate("b-0", "b", Resource({"gpu:a100": 2}))
+    with pytest.raises(RequestError, match="'vcores' is not listed"):
+        partition.allocate("b-0", "b", Resource(vcores=1))

@@ -311,7 +311,8 @@ class ConfigSchedule:
 
     def _compile(self, active: ActiveEntries) -> tuple[Limits, QueueSpecs]:
         root = _variant(self._config.root, partial(_maxima_of_entry, iter(active)))
-        return Limits.compile(PartitionConfig(queues=(root,))), QueueSpecs.compile(root)
+        # With its list of resources and its families.
+        return Limits.compile(replace(self._config, queues=(root,), limits=())), QueueSpecs.compile(root)
 
 
 def _only(queue: QueueConfig, above: str, kept: Collection[str]) -> QueueConfig:
