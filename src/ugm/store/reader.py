@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, Final, NamedTuple, Self, TypeAlias, cast, final
 
-from ugm.errors import RequestError
+from ugm.errors import RequestError, time_text
 from ugm.partition.engine.transaction import Clock
 from ugm.partition.rows import ApplicationRow, Change, ConfigurationRow
 from ugm.store.database import (
@@ -365,12 +365,22 @@ def _copy(reader: Database, writer: Database) -> None:
     writer.run("UPDATE leader SET term = ?, number = ?", [leader.term, leader.number])
 
 
-def delete_usage(location: StoreLocation, before: int) -> None:
+def delete_usage(location: StoreLocation, before: int, *, clock: Clock = time.time) -> None:
     """Delete the usage before an instant, in milliseconds since 1970. Later queries for it are refused.
 
+    Args:
+        location: the path of a file, or the address of a database.
+        before: the instant, which must not be in the future.
+        clock: a function that returns the seconds since 1970; fractions are allowed.
+
     Raises:
+        RequestError: the instant is in the future.
         StoreError: the store cannot be written.
     """
+    now = stored_time("clock", clock())
+    if before > now:
+        instant, present = (time_text(one // 1000, places="seconds") for one in (before, now))
+        raise RequestError("before", instant, f"usage after now, {present}, cannot be deleted")
     with closing(database_at(location)) as database:
         database.require_format()
         with database.transaction():

@@ -17,7 +17,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, final, get_args
 
 from ugm._json_values import Json
 from ugm.budgets.budget import calendar_of
-from ugm.errors import RequestError, number_text
+from ugm.errors import RequestError, number_text, time_text
 from ugm.identity import canonical_path, is_below
 from ugm.model import Claim, ReportingModel
 from ugm.model import Period as CalendarPeriod
@@ -267,7 +267,10 @@ class UsageQuery(NamedTuple):
         path = canonical_path(self.queue)
         begin = self.begin
         if begin is not None and begin < known:
-            raise RequestError("since", self.since, f"usage before {known / 1000} is no longer known")
+            given = time_text(begin // 1000, places="seconds")
+            # Rounded up, so that a query for it succeeds.
+            known_since = time_text(-(-known // 1000), places="seconds")
+            raise RequestError("since", given, f"usage before {known_since} is no longer known")
         found = [one for one in intervals if is_below(one.queue_path, path)]
         first = min((one.begin for one in found), default=known) if begin is None else begin
         last = max([now, *(one.end for one in found)])

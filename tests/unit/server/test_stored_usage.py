@@ -76,7 +76,7 @@ def test_unknown_usage(world: World) -> None:
     day, week = (world.get(kind="user", name="sue", range=name) for name in ("day", "week"))
     assert (day["step"], len(day["times"]), day["usage"]["memory"][-1]) == (900, 97, (6 * 90 + 2 * 30) // 180)
     assert (week["step"], len(week["times"])) == (7200, 85)
-    delete_usage(world.path, (HOUR + 60) * 1000)
+    delete_usage(world.path, (HOUR + 60) * 1000, clock=lambda: HOUR + 180)
 
     assert world.get(kind="user", name="sue")["usage"]["memory"] == [None] * 58 + [6, 1]
 

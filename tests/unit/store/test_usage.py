@@ -70,7 +70,14 @@ def test_deleting_usage(store: Store, location: StoreLocation, tmp_path: Path) -
     assert sums(location, "user", since=6) == {"sue": 5000, "bob": 6000}
     with pytest.raises(RequestError) as caught:
         sums(location, "user", since=5.999)
-    assert str(caught.value) == "since 5.999: usage before 6.0 is no longer known"
+    assert str(caught.value) == (
+        "since '1970-01-01 00:00:05 UTC': usage before 1970-01-01 00:00:06 UTC is no longer known"
+    )
+    with pytest.raises(
+        RequestError, match="before '1970-01-01 00:00:09 UTC': usage after now, 1970-01-01 00:00:08 UTC"
+    ):
+        delete_usage(location, 9000, clock=lambda: 8)
+    assert sums(location, "user", since=6) == {"sue": 5000, "bob": 6000}
 
 
 def test_the_calendar(location: StoreLocation) -> None:
