@@ -136,6 +136,7 @@ def create_app(  # noqa: PLR0913 - one for each option
     work += [(_CHECK_SECONDS, partial(models.log_crossings, name, one)) for name, one in watches.items()]
     # Once.
     work += [(inf, partial(_load_earlier, one, configurations)) for one in served.values()]
+    work.append((_CHECK_SECONDS, configurations.notice_changes))
     if stores or services:
         work.append((_CHECK_SECONDS, configurations.compare))
     if watch is not None:

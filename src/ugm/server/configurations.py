@@ -64,7 +64,8 @@ class ConfigAttempt:
 
     #: In seconds since 1970.
     at: float
-    #: ``file`` or ``upload``; ``program`` for a change before the start of the server by a program; ``start``.
+    #: ``file`` or ``upload``; ``program`` for a change before the start of the server by a program; ``elsewhere`` for a
+    #: change that this server has only noticed, at this time; ``start`` for what was in force at the start already.
     source: str
     client: str = "local"
     role: str = "program"
@@ -85,6 +86,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 _EMPTY: Final = PartitionConfig(queues=(QueueConfig(name=ROOT),))
 _PROGRAM: Final = Actor("local", "program")
 _WATCH: Final = Actor("local", "watch")
+_UNKNOWN: Final = Actor("unknown", "unknown")
 
 
 @final
@@ -122,8 +124,10 @@ class Configurations:
         self._started: Final = clock()
         #: The last attempt that was applied, or was refused for problems.
         self.outcome: ConfigAttempt = ConfigAttempt(self._started, "start")
-        #: The last successful attempt, so the source and the start of the configuration in force.
+        #: The last successful attempt, or change elsewhere, so the source and the time of the configuration in force.
         self.in_use: ConfigAttempt = self.outcome
+        #: The configuration of each partition after that; empty before the first reading.
+        self._known: Final[dict[str, PartitionConfig | None]] = {}
         #: The first problems of the file when it was last read; empty if it was applied.
         self.refused: tuple[str, ...] = ()
         #: The differences between the file at the start and the configuration in force, a line each; empty after either
@@ -137,6 +141,7 @@ class Configurations:
 
     def config_in_force(self) -> SchedulerConfig:
         """Return the configuration in force."""
+        self.notice_changes()
         configs = (replace(one.config or _EMPTY, name=name) for name, one in self._partitions.items())
         return SchedulerConfig(partitions=tuple(configs))
 
@@ -185,6 +190,26 @@ class Configurations:
         with suppress(UgmError, ApiError):
             self.reload(_WATCH)
         return True
+
+    def notice_changes(self) -> None:
+        """Note changes of the configuration that were not made through this server.
+
+        Raises:
+            OutageError: a partition cannot be read now; call it again.
+        """
+        with self._writing:
+            self._notice_changes()
+
+    def _notice_changes(self) -> None:
+        found = {name: one.config for name, one in self._partitions.items()}
+        if not self._known and self.in_use.source == "start":
+            self.in_use = replace(self.in_use, at=self._clock())
+        known = {name: self._known.get(name, config) for name, config in found.items()}
+        self._known.update(found)
+        changed = {name: changes(known[name], config) for name, config in found.items() if known[name] != config}
+        if any(changed.values()):
+            self.in_use, self.unapplied = _attempt(self._clock(), "elsewhere", _UNKNOWN, "ok", (), changed), ()
+            self._add(self.in_use)
 
     def compare(self) -> None:
         """Note the differences between the file and the configuration in force, once after the start.
@@ -245,12 +270,14 @@ class Configurations:
                 # Before the file is read, so that a later change is detected the next time.
                 self._file_state = self._read_file_state()
             chosen = _by_partition(read(), self._partitions, source)
+            self._notice_changes()
             changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
             if not confirm and (risks := self._risks(chosen)):
                 reason = f"the configuration lowers limits, which confirm=true allows: {'; '.join(risks)}"
                 raise ApiError(409, "unconfirmed", reason, {"risks": risks})
             for name, config in chosen.items():
                 self._partitions[name].configure(config, actor.author(source))
+                self._known[name] = config
         return changed
 
     def _risks(self, chosen: Mapping[str, PartitionConfig]) -> list[str]:

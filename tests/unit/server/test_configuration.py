@@ -312,6 +312,30 @@ def test_attempts_survive_a_restart(tmp_path: Path) -> None:
     assert Actor.of_author("") == ("program", Actor("local", "program"))
 
 
+def test_changes_elsewhere() -> None:
+    """A configuration that was not applied through the server is never shown as one of its own changes."""
+    partition = create_partition(parse_config(CONFIG).partition())
+    rest = client(partition, token=SECRET, read_only=False)
+
+    def source() -> str:
+        rest.get("/api/v1/config")
+        found: str = rest.get("/api/v1/health").json()["configuration"]["in_force"]["source"]
+        return found
+
+    assert source() == "start"
+    partition.configure(parse_config(TIGHTER).partition())
+    assert source() == "elsewhere"
+    assert source() == "elsewhere"
+    rest.put("/api/v1/config?confirm=true", content=CONFIG, headers=UPLOAD)
+    assert source() == "upload"
+    partition.configure(parse_config(TIGHTER).partition())
+    rest.put("/api/v1/config?confirm=true", content=CONFIG, headers=UPLOAD)
+    attempts = rest.get("/api/v1/config/changes").json()["attempts"]
+    assert [one["source"] for one in attempts] == ["upload", "elsewhere", "upload", "elsewhere"]
+    assert attempts[1]["differences"] == attempts[3]["differences"]
+    assert attempts[1]["role"] == "unknown"
+
+
 def test_attempts_are_bounded() -> None:
     """Of many attempts the newest are kept, and of a large one the first lines, with the number of the others."""
     before, after = (CompiledConfig.of(parse_config(text).partition()) for text in (CONFIG, TIGHTER))

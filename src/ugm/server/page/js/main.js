@@ -228,7 +228,8 @@ function freshness() {
 function banner({ configuration }) {
   if (!configuration.refused.length) return h("p.error", { key: "banner" }, `The configuration file is not in force. It was changed while the server was down (${counted(configuration.unapplied.length, "difference")}): ${configuration.unapplied[0]}`);
   const [first, ...others] = configuration.refused;
-  const since = configuration.in_force.source === "start" ? "that of the start" : `that of ${clock(configuration.in_force.at)}`;
+  const { source, at } = configuration.in_force;
+  const since = new Map([["start", "that of the start"], ["elsewhere", "one from elsewhere"]]).get(source) ?? `that of ${clock(at)}`;
   return h("p.error", { key: "banner" }, `The configuration file has problems, so ${since} is still in force: ${first}`, others.length > 0 && ` (and ${counted(others.length, "other problem")})`);
 }
 

@@ -15,13 +15,22 @@ import { moment } from "../parts/lists.js";
 const MOST_LINES = 2000;
 /** The sources and roles of changes as text. A change that a program made before the start has only its author. */
 const SOURCES = new Map([["file", "the file, "], ["upload", "an upload, "]]);
+/** @type {Map<string, (time: string) => string>} */
+const SINCE = new Map([
+  ["start", (time) => `Already in force at the start of the server, ${time}`],
+  ["elsewhere", (time) => `Changed elsewhere, not through this server, which noticed it at ${time}`],
+  ["file", (time) => `In force since ${time}, from the file`],
+  ["upload", (time) => `In force since ${time}, from an upload`],
+]);
 const ROLES = new Map([["watch", "the file watcher"], ["signal", "a signal"], ["program", "the program"]]);
 
 /** @type {View<ConfigurationData>} */
 export const configuration = {
   title: "Configuration",
   async load() {
-    const [text, { attempts }, health] = await Promise.all([get("config"), get("config/changes"), get("health")]);
+    // The server notices changes that were made elsewhere when it reads the configuration.
+    const text = await get("config");
+    const [{ attempts }, health] = await Promise.all([get("config/changes"), get("health")]);
     return { text, attempts, health };
   },
   show,
@@ -31,7 +40,7 @@ export const configuration = {
 function show({ text, attempts, health }) {
   const { source, at } = health.configuration.in_force;
   const lines = text.split("\n");
-  const since = source === "start" ? `In force since the start of the server, ${momentText(at)}` : `In force since ${momentText(at)}, from ${source === "file" ? "the file" : "an upload"}`;
+  const since = SINCE.get(source)?.(momentText(at));
   return [
     h("p", `${since}.`),
     h("h3", "Changes"),
@@ -44,11 +53,11 @@ function show({ text, attempts, health }) {
 
 /** @param {Attempt} one */
 function attempt(one) {
-  const source = SOURCES.get(one.source) ?? "";
   const author = one.role === "operator" ? `an operator at ${one.client}` : ROLES.get(one.role) ?? one.role;
+  const change = one.source === "elsewhere" ? "changed elsewhere, and noticed then. " : `${SOURCES.get(one.source) ?? ""}by ${author}. `;
   const changed = Object.entries(one.differences);
   return h("li", { key: `${one.at} ${one.outcome}` },
-    h("p", moment(one.at, ago(one.at)), `: ${source}by ${author}. `, one.outcome === "ok" ? h("span.badge.applied", "applied") : h("span.badge", "refused")),
+    h("p", moment(one.at, ago(one.at)), `: ${change}`, one.outcome === "ok" ? h("span.badge.applied", "applied") : h("span.badge", "refused")),
     one.problems.length > 0 && h("ul.reasons", one.problems.map((problem) => h("li", problem))),
     changed.map(([name, lines]) => difference(name, lines, changed.length > 1)),
     one.left_out > 0 && h("p.quiet", `${count(one.left_out)} more lines are not shown.`),
