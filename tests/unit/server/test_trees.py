@@ -12,6 +12,7 @@ from support.partition_fixtures import BrokenError, config, started
 from support.server_fixtures import PREFIX, busy, client, create_partition, json_at, samples_of
 from ugm import Partition, Resource
 from ugm.server import PartitionCollector
+from ugm.server.views.model_trees import ModelTree, TreeItem
 
 #: Every test runs with partitions in memory, with those of a store and with clients of a service.
 pytestmark = pytest.mark.usefixtures("storage")
@@ -50,6 +51,13 @@ def test_elastic_groups() -> None:
     assert amounts["ml-train"] == train
     assert (amounts["ml-web"]["used"], amounts["ml-web"]["lent"]) == (500, 1500)
     assert amounts["ops"]["lent"] == 2000
+
+
+def test_families_come_before_their_variants() -> None:
+    """A tree opens with a family, also if a variant of it, which only the root limits, is used more."""
+    amounts = {"gpu": 4, "gpu:a100": 1}
+    nodes = {"R": TreeItem("R", "", is_hard=False, amounts={"used": dict.fromkeys(amounts, 1), "quota": amounts})}
+    assert ModelTree("Teams", "quota", "", nodes).resources == ("gpu", "gpu:a100")
 
 
 def test_quota_trees() -> None:

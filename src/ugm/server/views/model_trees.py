@@ -88,14 +88,14 @@ class ModelTree:
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
-        """The resources that the tree limits, those with the largest used share of a root first."""
+        """The resources that the tree limits: variants such as ``gpu:a100`` last, then by the used share of a root."""
         shares = {
             name: self.share(root, name)
             for root in self.children[""]
             for measure in _LIMITING[self.kind]
             for name in root.amounts[measure]
         }
-        return tuple(sorted(shares, key=lambda name: (-shares[name], name)))
+        return tuple(sorted(shares, key=lambda name: (":" in name, -shares[name], name)))
 
     def share(self, node: TreeItem, resource: str) -> float:
         """Return the used share of the amount that limits a node; 0 if it is not limited."""
