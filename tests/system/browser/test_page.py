@@ -307,8 +307,9 @@ def test_menu_of_a_narrow_window(page: Page, few: tuple[str, Partition]) -> None
 def led() -> Iterator[tuple[str, list[ServiceStatus]]]:
     """Serve a partition of a service whose last status is shown."""
     found = [STATUS]
-    partition = Partition(parse_config("partitions: [{queues: [{name: root}]}]").partition())
-    with pages.served(partition, status=lambda: found[-1]) as address:
+    history = History()
+    partition = Partition(parse_config("partitions: [{queues: [{name: root}]}]").partition(), subscribers=[history])
+    with pages.served(partition, history, status=lambda: found[-1]) as address:
         yield address, found
 
 
@@ -328,6 +329,17 @@ def test_service_is_shown(page: Page, led: tuple[str, list[ServiceStatus]]) -> N
     expect(facts).to_contain_text("this process, b:2, stands by")
     expect(facts).to_contain_text("Age12 s")
     assert Axe().run(page).violations_count == 0
+
+
+def test_a_standby_refers_to_the_leader_for_denials(page: Page, led: tuple[str, list[ServiceStatus]]) -> None:
+    """A standby knows no denials, and does not say that there were none."""
+    page.goto(f"{led[0]}#/default/denials")
+    expect(page.locator(".empty")).to_have_text("Nothing was denied yet.")
+    led[1].append(replace(STATUS, name="b:2", is_leading=False))
+    page.reload()
+    expect(page.locator(".empty")).to_have_text("This process has made no decisions.")
+    expect(page.locator("#view")).to_contain_text("Denials are known only at the leader, a:1 at unix:/a.")
+    expect(page.locator("#view")).not_to_contain_text("0 denials")
 
 
 def test_status_is_shown_without_a_leader(page: Page, led: tuple[str, list[ServiceStatus]]) -> None:

@@ -2,7 +2,7 @@
  * The view of recent denials, with the request, the number of repetitions, and every violated limit.
  */
 
-import { get, orNull, path } from "../base/api.js";
+import { get, getRecent, orNull, path } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { ago, amountsText, clock, count, counted } from "../base/format.js";
 import { route } from "../base/route.js";
@@ -13,15 +13,21 @@ import { addressField, emptyNote, list, moment, nameLink } from "../parts/lists.
 const SHOWN = 100;
 const LOADED = 1000;
 
-/** @type {View<{records: Denial[], total: number} | null>} */
+/** The seconds for which the summary of the partition may be used again. */
+const SUMMARY = 10;
+
+/** The leader is null unless another process leads, which is the only one that knows the denials. */
+/** @type {View<{records: Denial[], total: number, leader: string | null} | null>} */
 export const denials = {
   title: "Denials",
   async load() {
-    /** @type {{records: Denial[], counts: Record<string, number>} | null} */
-    const data = await orNull(get(path("history"), { kind: "denied", limit: LOADED }));
+    const { has_service } = await getRecent(SUMMARY, path());
+    /** @type {[{records: Denial[], counts: Record<string, number>} | null, ServiceStatus | null]} */
+    const [data, status] = await Promise.all([orNull(get(path("history"), { kind: "denied", limit: LOADED })), has_service ? get(path("service")) : null]);
     // An old record is among the newest if it was repeated.
     const records = data?.records.sort((one, other) => other.last_at - one.last_at || other.last - one.last).slice(0, SHOWN) ?? [];
-    return data && { records, total: data.counts.denied ?? 0 };
+    const leader = status && !status.is_leading ? [status.leader || "unknown", status.address].filter(Boolean).join(" at ") : null;
+    return data && { records, total: data.counts.denied ?? 0, leader };
   },
   show(data) {
     if (!data) return emptyNote("The server keeps no history of this partition.");
@@ -30,10 +36,10 @@ export const denials = {
     const found = data.records.filter((record) => text(record).toLowerCase().includes(search));
     return list([addressField("search", "Find in these")], {
       noun: "denial",
-      note: `${counted(data.total, "denial")} since the start, the newest ${count(data.records.length)} kinds here`,
+      note: data.leader !== null ? `This process stands by. Denials are known only at the leader, ${data.leader}.` : `${counted(data.total, "denial")} since the start, the newest ${count(data.records.length)} kinds here`,
       total: found.length,
       rows: () => h("ol.denials", found.map(line)),
-      none: "Nothing was denied yet.",
+      none: data.leader !== null ? "This process has made no decisions." : "Nothing was denied yet.",
       pages: null,
     });
   },
