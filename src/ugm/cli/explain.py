@@ -136,7 +136,8 @@ def _rows(limit: JsonMapping) -> list[tuple[str, ...]]:
     ]
     if limit["max_applications"]:
         counts = str(limit["running_applications"]), str(limit["max_applications"])
-        rows.append((subject, path, "applications", *counts))
+        noun = "requests" if limit["kind"].startswith("pending ") else "applications"
+        rows.append((subject, path, noun, *counts))
     return rows
 
 

@@ -72,6 +72,17 @@ def test_explain_a_configuration(file: Path) -> None:
     assert "never more than 10 allowed (limit for '*')" in result.stdout
 
 
+def test_explain_pending_limits() -> None:
+    """A limit on pending requests counts requests, and the others count applications."""
+    text = "partitions: [{queues: [{name: a, maxapplications: 2, ugm: {maxpending: 20}}]}]"
+    result = run("explain", "-", "--user", "sue", "--queue", "root.a", "--usage", "memory=1", text=text)
+
+    assert [line.split()[-4:-3] + line.split()[-3:] for line in result.stdout.splitlines()[-2:]] == [
+        ["root.a", "applications", "0", "2"],
+        ["root.a", "requests", "0", "20"],
+    ]
+
+
 def test_explain_with_models() -> None:
     """An explanation has the limits of the models; a tag selects the elastic group."""
     options = ("explain", MODELS, "--user", "ana", "--queue", "root.web", "--usage", "vcore=20", "--json")

@@ -11,7 +11,7 @@
 const UNITS = ["Ei", "Pi", "Ti", "Gi", "Mi", "Ki"].map((suffix, index) => /** @type {const} */ ([suffix, 1024n ** BigInt(6 - index)]));
 const COUNTS = ["E", "P", "T", "G", "M"].map((suffix, index) => /** @type {const} */ ([suffix, 1000n ** BigInt(6 - index)]));
 /** Display names of resources. */
-const NAMES = new Map([["vcore", "Cores"], ["memory", "Memory"]]);
+const NAMES = new Map([["vcore", "Cores"], ["memory", "Memory"], ["requests", "Requests"]]);
 /** The seconds of a day. */
 const DAY = 86_400;
 const NATURAL = new Intl.Collator("en", { numeric: true });

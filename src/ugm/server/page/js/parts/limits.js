@@ -116,7 +116,8 @@ function linesOf(limits, wanted) {
     };
     const shown = shownNames([limit.max_resources]);
     const lines = namesOf([limit.max_resources]).map((name) => line(name, limit.usage[name] ?? 0, limit.max_resources?.[name] ?? 0)).filter(({ resource, binds }) => binds || shown.includes(resource ?? ""));
-    return limit.max_applications ? [...lines, line(null, limit.running_applications, limit.max_applications)] : lines;
+    const counts = limit.kind.startsWith("pending ") ? "requests" : null;
+    return limit.max_applications ? [...lines, line(counts, limit.running_applications, limit.max_applications)] : lines;
   });
 }
 
