@@ -160,7 +160,7 @@ def order_command(
 
     Args:
         source: the server or store.
-        partition_name: The partition of a server. [default: default]
+        partition_name: The partition of a server. [default: the only one, or default]
         limit: The maximum number of requests.
         users: Also explain the order of two users by their shares; each is a name, or a path of the share tree.
         tree: Descend through the groups of a quota model instead of queues.

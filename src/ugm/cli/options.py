@@ -20,9 +20,10 @@ from urllib.request import Request, urlopen
 import click
 
 from ugm._documents.loader import MAX_BYTES
-from ugm._json_values import Json
+from ugm._json_values import Json, JsonMapping
 from ugm.config import PartitionConfig, SchedulerConfig, load_config
 from ugm.config.text import Review, decode_config, review_bytes, review_file
+from ugm.configuration.scheduler import DEFAULT_PARTITION
 from ugm.errors import QuantityError, RequestError, UgmError, printable
 from ugm.resources import VCORE, Resource, parse_quantity
 from ugm.simulation.workload import NameField
@@ -118,9 +119,12 @@ def read_partition_config(file: str, name: str | None) -> PartitionConfig:
 
 def chosen_partition(config: SchedulerConfig, name: str | None) -> PartitionConfig:
     """Return a partition of a configuration by the value of an option, by default the only one."""
+    names = ", ".join(repr(one.name) for one in config.partitions)
     try:
         return config.partition(name)
     except RequestError as error:
+        if name is None:
+            raise click.UsageError(f"choose a partition with --partition (defined: {names})") from None
         raise click.BadParameter(str(error), param_hint="'--partition'") from None
 
 
@@ -159,12 +163,12 @@ class Server:
 
     Args:
         url: the URL of the server, for example ``http://localhost:8080``.
-        partition: the name of the partition.
+        partition: the name of the partition; None for the only one, or else the one called ``default``.
     """
 
-    def __init__(self, url: str, partition: str) -> None:
+    def __init__(self, url: str, partition: str | None) -> None:
         self._base: Final = f"{url.rstrip('/')}/api/v1"
-        self._partition: Final = quote(partition, safe="")
+        self._partition = partition
 
     def send(self, path: str, body: Mapping[str, object] | None = None, /, **query: object) -> Json:
         """Send a POST request with a JSON body, or else a GET request, and return the parsed response.
@@ -177,8 +181,12 @@ class Server:
         Raises:
             ServerError: the request failed.
         """
-        content = None if body is None else json.dumps(body, default=dict).encode()
-        url = f"{self._base}/partition/{self._partition}{path}?{urlencode(query)}"
+        if self._partition is None:
+            self._partition = _default_partition(self._send("/health"))
+        return self._send(f"/partition/{quote(self._partition, safe='')}{path}?{urlencode(query)}", body)
+
+    def _send(self, path: str, body: Mapping[str, object] | None = None) -> Json:
+        content, url = None if body is None else json.dumps(body, default=dict).encode(), f"{self._base}{path}"
         request = Request(url, content, {"Content-Type": "application/json"})  # noqa: S310 - see `server_at`
         try:
             with urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310 - as above
@@ -189,6 +197,16 @@ class Server:
             raise ServerError(f"no response from {self._base}: {getattr(error, 'reason', error)}") from None
         except ValueError:
             raise ServerError(f"the response of {self._base} is not JSON") from None
+
+
+def _default_partition(health: JsonMapping) -> str:
+    """Return the name of the partition that a command uses if none is chosen."""
+    names: list[str] = health["partitions"]
+    if len(names) == 1:
+        return names[0]
+    if DEFAULT_PARTITION in names:
+        return DEFAULT_PARTITION
+    raise click.UsageError(printable(f"choose a partition with --partition (defined: {', '.join(map(repr, names))})"))
 
 
 def _error_message(error: HTTPError) -> str:
@@ -203,7 +221,7 @@ def _error_message(error: HTTPError) -> str:
 def server_at(source: str, partition: str | None) -> Server | None:
     """Return a partition of a server; None if the source is not the address of one."""
     url = server_url(source)
-    return None if url is None else Server(url, partition or "default")
+    return None if url is None else Server(url, partition)
 
 
 def _require_store(_ctx: click.Context, _param: click.Parameter, text: str) -> str:

@@ -179,7 +179,7 @@ def budgets_command(
 
     Args:
         source: the server or store.
-        partition_name: The partition of a server. [default: default]
+        partition_name: The partition of a server. [default: the only one, or default]
         budget: Only the accounts of this budget.
         owner: Only the accounts of this user, group, queue, elastic group or quota node.
         limit: The maximum number of accounts.

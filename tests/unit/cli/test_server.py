@@ -20,6 +20,7 @@ from support.places import EXAMPLES
 from support.server_fixtures import CONFIG, DECIDE_SECRET, SECRET, busy, running, served
 from ugm import Resource
 from ugm.cli.options import server_url
+from ugm.server import create_app
 
 #: A configuration that declares quota models.
 MODELS = str(EXAMPLES / "models.yaml")
@@ -111,6 +112,17 @@ def test_explain_with_models() -> None:
 def test_addresses(text: str, url: str | None) -> None:
     """A host with a port is an address, any other text is a file."""
     assert server_url(text) == url
+
+
+def test_the_partition_of_a_server() -> None:
+    """Without a name it is the only one, whatever its name, and of several the one called default."""
+    options = ("--user", "a", "--queue", "root.a", "--usage", "memory=1", "--partition")
+    for names, allowed in ((("lab",), True), (("lab", "default"), True), (("lab", "hall"), False)):
+        with running(create_app({name: busy() for name in names})) as port:
+            result = run("explain", f"http://127.0.0.1:{port}", *options[:-1])
+            named = run("explain", f"http://127.0.0.1:{port}", *options, names[0])
+        assert (result.exit_code, named.exit_code) == (0 if allowed else 2, 0)
+        assert allowed or "choose a partition with --partition (defined: 'hall', 'lab')" in result.stderr
 
 
 @pytest.mark.parametrize(
