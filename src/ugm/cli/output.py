@@ -33,6 +33,9 @@ PROBLEMS: Final = 1
 #: The share of a limit at which a bar has the warning colour.
 _NEAR: Final = 0.8
 
+#: More characters than any line of a table has.
+_UNLIMITED: Final = 1_000_000
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -72,13 +75,15 @@ def instant(seconds: float) -> str | None:
 
 
 def local(seconds: float, zone: ZoneInfo) -> str:
-    """Format a time in a time zone.
+    """Format a time in a time zone, with seconds unless they are 0.
 
-    >>> local(1_793_484_000.25, ZoneInfo("Europe/Berlin"))
-    '2026-10-31 23:00:00.250+01:00'
+    >>> local(1_793_484_000.25, ZoneInfo("Europe/Berlin")), local(1_793_484_007, ZoneInfo("UTC"))
+    ('2026-10-31 23:00+01:00', '2026-10-31 22:00:07+00:00')
     """
     moment = _moment(seconds, zone)
-    return moment.isoformat(sep=" ", timespec="milliseconds") if moment else time_text(int(seconds))
+    if moment is None:
+        return time_text(int(seconds))
+    return moment.isoformat(sep=" ", timespec="seconds" if moment.second else "minutes")
 
 
 def _moment(seconds: float, zone: tzinfo = UTC) -> datetime | None:
@@ -143,6 +148,12 @@ def table(
     for row in rows:
         made.add_row(*map(_literal, row))
     return made
+
+
+def print_unbroken(found: Table) -> None:
+    """Print a table with lines as long as its cells; the terminal wraps or scrolls longer ones."""
+    width = Console(width=_UNLIMITED).measure(found).maximum
+    Console(width=max(Console().width, width)).print(found)
 
 
 def _literal(cell: str | Text) -> Text:

@@ -17,14 +17,27 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.budgets import AccountState
 from ugm.cli.options import STORE, server_at
-from ugm.cli.output import bar, counted, instant, local, print_data, print_json, print_result, table, with_instants
+from ugm.cli.output import (
+    bar,
+    counted,
+    instant,
+    local,
+    print_data,
+    print_json,
+    print_result,
+    print_unbroken,
+    table,
+    with_instants,
+)
 from ugm.cli.signature import JsonFlag, PartitionName, Rows, options
-from ugm.errors import time_text
+from ugm.errors import printable, time_text
 from ugm.events import event_to_dict
+from ugm.identity import ROOT
 from ugm.partition.events import events_of
 from ugm.resources import VCORE
 from ugm.server.queries import account_dict, listed_accounts
@@ -56,8 +69,9 @@ def usage_command(
 ) -> None:
     """Print the usage in STORE, in a period. The store may be in use.
 
-    Tables show hours, rounded to thousandths, and times in the time zone. CSV and JSON contain exact resource-seconds
-    in base units, and times in UTC.
+    Tables show hours, rounded to thousandths, and times in the time zone. CSV and JSON contain exact amounts times
+    seconds, and times in UTC: CSV contains core-seconds for vcore, and JSON thousandths of them. Both contain
+    byte-seconds for memory.
 
     Args:
         store: the store.
@@ -77,9 +91,13 @@ def usage_command(
     if month is not None and (since is not None or until is not None):
         raise click.UsageError("--month replaces --since and --until")
     first, last = (None if text is None else read_instant(text, where) for text in (since, until))
+    if first is not None and last is not None and first > last:
+        raise click.UsageError("--since is after --until")
     if month is not None:
         first, last = _read_month(month, where)
     rows = usage_of(store, by, since=first, until=last, period=period, zone=zone, queue=queue)
+    if not rows and queue != ROOT:
+        click.echo(printable(f"ugm: no usage in this time in and below the queue {queue}"), err=True)
     if as_csv:
         _print_csv(rows, by)
     elif as_json:
@@ -118,15 +136,20 @@ def _print_table(lines: Sequence[UsageRow], by: Grouping, zone: ZoneInfo) -> Non
     found = {resource for line in lines for resource in line.amounts}
     resources = [*(name for name in _UNITS if name in found), *sorted(found.difference(_UNITS))]
     units = [_UNITS.get(resource, (resource, 0))[0] for resource in resources]
+    ranges = [(local(line.begin, zone), local(line.end, zone)) for line in lines]
+    is_same = len(set(ranges)) == 1
     rows = [
         (
-            *(local(line.begin, zone), local(line.end, zone), line.name or "none"),
+            *(() if is_same else times),
+            line.name or "none",
             *(_hours(resource, Fraction(line.amounts.get(resource, 0), 1000), 3) for resource in resources),
         )
-        for line in lines
+        for times, line in zip(ranges, lines, strict=True)
     ]
-    owner = ("from", "until", by)
-    Console().print(table(*owner, *units, rows=rows, right=units, folded=owner, title=f"usage by {by}, in hours"))
+    columns = (by,) if is_same else ("from", "until", by)
+    title = f"usage by {by}, in hours" + (f"\nfrom {ranges[0][0]} until {ranges[0][1]}" if is_same else "")
+    Console().print(Text(title, "bold"), soft_wrap=True)
+    print_unbroken(table(*columns, *units, rows=rows, right=units))
 
 
 def _hours(resource: str, amount: int | Fraction, digits: int) -> str:
@@ -153,8 +176,6 @@ def _print_csv(lines: Sequence[UsageRow], by: Grouping) -> None:
 
 #: The width of a bar in characters.
 _WIDTH: Final = 10
-#: The width of the narrowest table that shows all columns.
-_NARROWEST: Final = 132
 _TIMES: Final = ("renews", "exhausted")
 _AMOUNTS: Final = ("limit", "settled", "committed", "remaining")
 
@@ -193,16 +214,18 @@ def budgets_command(
         found = [account_dict(one) for one in listed_accounts(accounts, **query)][:limit]
     else:
         found = server.send("/budgets", limit=limit, **query)["accounts"]
+    if not found and query:
+        names = " and ".join(f"the {name} {value!r}" for name, value in query.items())
+        click.echo(printable(f"ugm: no accounts of {names}"), err=True)
     if as_json:
         print_json({"accounts": [with_instants(one, *_TIMES) for one in found]})
     else:
-        # A narrower table would lose its first columns; the terminal wraps or scrolls it.
-        Console(width=max(Console().width, _NARROWEST)).print(_table(found))
+        print_unbroken(_table(found))
 
 
 def _table(accounts: Iterable[JsonMapping]) -> Table:
     columns = ("budget", "owner", "resource", "", "share", *_AMOUNTS, "renews", "exhausted")
-    return table(*columns, rows=map(_row, accounts), right=("share", *_AMOUNTS), folded=("budget", "owner"))
+    return table(*columns, rows=map(_row, accounts), right=("share", *_AMOUNTS))
 
 
 def _row(found: JsonMapping) -> tuple[Any, ...]:

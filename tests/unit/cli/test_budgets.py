@@ -65,6 +65,7 @@ def test_the_table_has_hours(tmp_path: Path) -> None:
     path = tmp_path / "j"
     with spending(path):
         lines = budgets(str(path), "--budget", "each").splitlines()
+        assert run("budgets", str(path), "--budget", "echa").stderr == "ugm: no accounts of the budget 'echa'\n"
 
     headings = "budget owner resource share limit settled committed remaining renews exhausted"
     assert " ".join(lines[0].split()) == headings

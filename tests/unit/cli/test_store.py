@@ -143,6 +143,23 @@ def test_usage_table(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [line.split()[-3:] for line in printed.splitlines() if "sue" in line]
     assert rows == [["sue", "2.000", "4.000"], ["sue", "1.000", "2.000"]]
 
+    monkeypatch.setenv("COLUMNS", "30")
+    printed = run("usage", file, "--by", "user", "--until", "2026-11-01T01:00:30").stdout
+    assert [line.split() for line in printed.splitlines()] == [
+        ["usage", "by", "user,", "in", "hours"],
+        ["from", "2026-10-31", "22:00+00:00", "until", "2026-11-01", "01:00:30+00:00"],
+        ["user", "core", "GiB"],
+        ["sue", "3.008", "6.017"],
+    ]
+
+
+def test_usage_of_an_unused_queue(file: Path) -> None:
+    """A queue without usage, perhaps a misspelt one, is named on the standard error."""
+    result = run("usage", file, "--by", "user", "--queue", "root.none", "--json")
+
+    assert (result.exit_code, json.loads(result.stdout)["lines"]) == (0, [])
+    assert result.stderr == "ugm: no usage in this time in and below the queue root.none\n"
+
 
 @pytest.mark.parametrize(
     ("options", "text"),
@@ -151,6 +168,7 @@ def test_usage_table(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--zone", "Nowhere"], "unknown time zone 'Nowhere'"),
         (["--month", "November"], "expected a month such as 2026-11, found 'November'"),
         (["--month", "2026-11", "--since", "2026-11-01"], "--month replaces --since and --until"),
+        (["--since", "2026-11-02", "--until", "2026-11-01"], "--since is after --until"),
         (["--csv", "--json"], "--csv and --json exclude each other"),
     ],
 )
