@@ -201,12 +201,18 @@ def divide(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def _fill(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
+    parts = part_of(amount, free)
+    return parts if sum(parts.values()) == amount else None
+
+
+def part_of(amount: int, free: Mapping[str, int]) -> dict[str, int]:
+    """Return as much of an amount as the variants have, in their order."""
     parts: dict[str, int] = {}
     for name, most in free.items():
         if (part := min(amount, most)) > 0:
             parts[name] = part
             amount -= part
-    return None if amount else parts
+    return parts
 
 
 def divisions(amount: int, free: Mapping[str, int]) -> list[dict[str, int]]:

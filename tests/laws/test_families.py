@@ -291,6 +291,34 @@ def test_a_guarantee_of_a_variant_is_always_met(seeds: range) -> None:
     assert sum(map(_reclaim, seeds)) > len(seeds) // 3
 
 
+def _preempt(seed: int) -> int:
+    """Plan for requests of any variant among random others, and carry plans out; return the number of victims."""
+    random = Random(seed)
+    world = _world(random)
+    partition, count = world.partition(), 0
+    for step in range(40):
+        name = random.choice((FAMILY, FAMILY, *world.variants))
+        partition.allocate(f"{step}", random.choice(sorted(world.maxima)), Resource({name: random.randint(1, 2)}))
+    for group in world.maxima:
+        request = AllocationRequest(f"of {group}", group, Resource({FAMILY: random.randint(1, 4)}))
+        partition.request(request)
+        plan, decision = partition.plan_preemption(request, since=0, now=1000), partition.check(group, request.usage)
+        assert (plan.outcome == "fits") == decision.allowed, (seed, group, str(plan), str(decision))
+        assert plan.outcome != "awaits_terminating"
+        for victim in partition.carry_out(plan) if plan else ():
+            assert partition.release(victim)
+        assert not plan or partition.allocate(request), (seed, group, str(plan))
+        partition.release(request.allocation_id)
+        count += len(plan.victims)
+    return count
+
+
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 400), marks=pytest.mark.ci)])
+def test_plans_for_any_variant(seeds: range) -> None:
+    """A request has the outcome ``fits`` exactly if it fits now, and is granted once the victims of a plan are gone."""
+    assert sum(map(_preempt, seeds)) > len(seeds) // 4
+
+
 def test_guarantees_can_be_met_exactly_if_nothing_is_missing() -> None:
     """The condition on sums is that of an enumeration of all ways to choose the cards of any variant."""
     random = Random(7)

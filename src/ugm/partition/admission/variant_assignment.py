@@ -14,13 +14,14 @@ Cards that guarantees of variants need are used last; see `ugm.partition.admissi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice, product
 from typing import Final, final
 
 from ugm.arguments import require_resource
 from ugm.counters import UNLIMITED, Counter
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
-from ugm.families import Families, divide, divisions
+from ugm.families import Families, divide, divisions, part_of
 from ugm.identity import ancestors
 from ugm.partition.admission.variant_protection import VariantProtection
 from ugm.partition.config.compiled import CompiledConfig
@@ -32,6 +33,8 @@ from ugm.partition.rows import Allocation, AllocationRequest, AllocationState, a
 from ugm.resources import Resource
 
 _NO_FAMILIES: Final = Families({})
+#: The most divisions for which a plan is made, besides that of a grant.
+_MOST_ALTERNATIVES: Final = 12
 #: The node, the label, the assignment and the preference of a request that names none.
 _NO_CHOICE: Final = (None, None, None, ())
 #: `Allocation(...)` takes twice as long.
@@ -101,10 +104,13 @@ class VariantAssignment:
             # The call is repeated.
             assign = known.assign
         else:
-            found = self._state.holding_of(application)
-            chain = found.checked if application.holding is found else found.enforced(found.chain())
-            assign = self._chosen(application, row, needed, chain, old)
+            assign = self._chosen(application, row, needed, self._chain(application), old)
         return row._replace(usage=families.normal(row.usage, assign), assign=assign)
+
+    def _chain(self, application: Application) -> Sequence[Counter]:
+        """Return the counters that a grant to an application checks."""
+        found = self._state.holding_of(application)
+        return found.checked if application.holding is found else found.enforced(found.chain())
 
     def grant(self, application: Application, row: Allocation) -> Decision | None:
         """Grant a new request if only limits of users, groups and queues count, to the first variant that fits.
@@ -160,25 +166,35 @@ class VariantAssignment:
     ) -> dict[str, int]:
         """Return a division of an amount among variants: one that fits, or one that could fit."""
         before: Mapping[str, int] = {} if old is None else old.usage
-        offers = None if row.node is None else self._state.cluster.nodes.get(row.node)
-
-        def room(name: str, free_of: Callable[[Counter, str], int]) -> int:
-            amounts = [_amount(counter, name, free_of) + before.get(name, 0) for counter in chain]
-            if offers is not None:
-                amounts.append(offers.get(name, 0))
-            return max(0, min(amounts, default=UNLIMITED) - row.usage.get(name, 0))
-
-        free = {name: min(amount, room(name, Counter.free)) for name in order}
+        free = {name: min(amount, most) for name, most in self._rooms(row, order, chain, Counter.free, before).items()}
         for allowed in self.protection.rooms(application, row, amount, free, before):
             found = self._fitting(application, row, amount, allowed)
             if found is not None:
                 return found
-        most = {name: room(name, _maximum) for name in order}
+        most = self._rooms(row, order, chain, _maximum, before)
         for allowed in self.protection.rooms(application, row, amount, most, {}, is_empty=True):
             possible = divide(amount, allowed)
             if possible is not None:
                 return possible
         return divide(amount, most) or {order[0]: amount}
+
+    def _rooms(
+        self,
+        row: Allocation,
+        order: Sequence[str],
+        chain: Sequence[Counter],
+        amount_of: Callable[[Counter, str], int],
+        before: Mapping[str, int],
+    ) -> dict[str, int]:
+        """Return the amount of each variant that counters and the node of a request leave besides its own amounts."""
+        offers = None if row.node is None else self._state.cluster.nodes.get(row.node)
+        rooms: dict[str, int] = {}
+        for name in order:
+            amounts = [_amount(counter, name, amount_of) + before.get(name, 0) for counter in chain]
+            if offers is not None:
+                amounts.append(offers.get(name, 0))
+            rooms[name] = max(0, min(amounts, default=UNLIMITED) - row.usage.get(name, 0))
+        return rooms
 
     def _fitting(
         self, application: Application, row: Allocation, amount: int, free: dict[str, int]
@@ -201,21 +217,35 @@ class VariantAssignment:
         """Return the resources of a node in normal form."""
         return self._families.normal(offers, argument="offers")
 
-    def alternatives(self, application: Application, query: AllocationRequest) -> list[Resource]:
-        """Return the usages that a plan for a request may make room for: its own, or one for each variant."""
+    def alternatives(
+        self, application: Application, query: AllocationRequest
+    ) -> list[tuple[Resource, tuple[Violation, ...]]]:
+        """Return the usages that a plan for a request may make room for, each with the guarantees that forbid it.
+
+        If no guarantee forbids some of them, these are returned. The first one is that of a grant now.
+        """
         families = self._families
-        usage = families.normal(query.usage)
-        needed = {} if query.assign is not None else families.open_amounts(usage)
-        if not needed:
-            return [usage]
-        found: list[Resource] = []
-        for family, amount in needed.items():
-            for name in families.order(family, (*query.prefer, *self._preferred_in(application.queue.queue_path))):
-                assign = Resource({name: amount})
-                row = allocation_of(query._replace(usage=usage, assign=assign), AllocationState.PENDING)
-                if not self.objections(application, row):
-                    found.append(families.normal(usage, assign))
-        return found or [usage]
+        row = self.normal(allocation_of(query, AllocationState.PENDING))
+        needed = families.open_amounts(row.usage) if row.assign is None else {}
+        granted = self.assigned(application, row)
+        parts = [self._divisions(application, row, *one) for one in needed.items()]
+        combined = (Resource({name: part for one in each for name, part in one.items()}) for each in product(*parts))
+        assigned = [row._replace(assign=one) for one in combined] if needed else []
+        rows = [granted, *islice((one for one in assigned if one.assign != granted.assign), _MOST_ALTERNATIVES)]
+        found = [(families.normal(row.usage, one.assign), self.objections(application, one)) for one in rows]
+        return [one for one in found if not one[1]] or found
+
+    def _divisions(self, application: Application, row: Allocation, family: str, amount: int) -> list[dict[str, int]]:
+        """Return divisions of an amount: those of an empty partition, and those that use what is free first."""
+        order = self._families.order(family, (*row.prefer, *self._preferred_in(application.queue.queue_path)))
+        free, most = (
+            self._rooms(row, order, self._chain(application), amount_of, {}) for amount_of in (Counter.free, _maximum)
+        )
+        base = part_of(amount, free)
+        rest = amount - sum(base.values())
+        mixed = ({**base, name: base.get(name, 0) + rest} for name in order if base.get(name, 0) + rest <= most[name])
+        found = divisions(amount, most)
+        return [*found, *(one for one in mixed if one not in found)] or [{order[0]: amount}]
 
     def is_assignment(self, usage: Resource, requested: Resource) -> bool:
         """Return whether a usage is a request whose open amounts are assigned."""

@@ -120,19 +120,25 @@ class SubjectQueries(AdmissionPart):
         return Application(row, queue)
 
     def best_plan(
-        self, application: Application, query: AllocationRequest, plan: Callable[[AllocationRequest], _PlanT]
+        self,
+        application: Application,
+        query: AllocationRequest,
+        plan: Callable[[AllocationRequest, tuple[Violation, ...]], _PlanT],
     ) -> _PlanT:
-        """Return the best plan for a request: if it leaves the variant open, of the plans for each variant.
+        """Return the best plan for a request: if it leaves variants open, of the plans for several divisions.
 
         Args:
             application: the application of the request.
             query: the request.
-            plan: returns the plan for a request without open amounts.
+            plan: returns the plan for a request without open amounts, with the objections to its variants.
         """
         variants = self._admission.variants
         if variants is None:
-            return plan(query)
-        plans = [plan(query._replace(usage=usage)) for usage in variants.alternatives(application, query)]
+            return plan(query, ())
+        plans = [
+            plan(query._replace(usage=usage, assign=None, prefer=()), objections)
+            for usage, objections in variants.alternatives(application, query)
+        ]
         best = [[one for one in plans if one.outcome == outcome] for outcome in _BEST]
         return min(next(filter(None, best), plans), key=lambda one: len(one.allocation_ids))
 

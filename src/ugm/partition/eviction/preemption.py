@@ -170,15 +170,16 @@ class PreemptionPlanning(SubjectQueries):
             RequestError: the application does not exist or is failing, or an argument is invalid.
         """
         application = self._admission.require_application(call.request.application_id)
-        plan = self.best_plan(application, call.request, lambda request: self._plan(call._replace(request=request)))
+        plan = self.best_plan(application, call.request, lambda *one: self._plan(call._replace(request=one[0]), one[1]))
         self._counts[plan.outcome.value] += 1
         return plan
 
-    def _plan(self, call: PreemptionCall) -> PreemptionPlan:
+    def _plan(self, call: PreemptionCall, objections: tuple[Violation, ...] = ()) -> PreemptionPlan:
         name, application_id, usage, _, priority, *_ = call.request
         decision = self.check(application_id, call.request)
         placed = self._placed_rows(name, call.placed)
         answer = self._answer(call.request, placed, evicts=True, nodes=call.nodes)
+        answer = answer._replace(own=answer.own + objections, is_allowed=answer.is_allowed and not objections)
         path = self._state.applications[application_id].queue.queue_path
         options = call.since, call.may_preempt, call.within_queue, call.request.preemptible, call.request.duration
         request = PreemptionRequest(name, application_id, path, usage, priority, *options)

@@ -35,7 +35,7 @@ from functools import cache
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.arguments import require_instance, require_resource
-from ugm.decision import Violation
+from ugm.decision import KEPT, Violation
 from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, is_below
 from ugm.model import Borrower, Claim, Guarantee
@@ -49,7 +49,7 @@ from ugm.preemption import Outcome, PreemptionProtection
 from ugm.resources import Resource, sum_of
 
 #: The limits that eviction from other groups does not resolve.
-_BLOCKING: Final = (TrackingType.USER, TrackingType.GROUP)
+_BLOCKING: Final = (TrackingType.USER, TrackingType.GROUP, KEPT)
 
 
 def require_reclaim_plan(plan: object) -> ReclaimPlan:
@@ -250,7 +250,7 @@ class ReclaimPlanning(SubjectQueries):
     def plan(self, subject: Subject, query: AllocationRequest, nodes: Mapping[str, Resource] | None) -> ReclaimPlan:
         """Return the allocations to evict for a request, all of one node if *nodes* are named."""
         application = self.application_of(subject)
-        return self.best_plan(application, query, lambda query: self._plan(subject, query, nodes))
+        return self.best_plan(application, query, lambda query, kept: self._plan(subject, query, nodes, kept=kept))
 
     def _plan(
         self,
@@ -258,8 +258,11 @@ class ReclaimPlanning(SubjectQueries):
         query: AllocationRequest,
         nodes: Mapping[str, Resource] | None,
         only: Container[str] | None = None,
+        kept: tuple[Violation, ...] = (),
     ) -> ReclaimPlan:
         """Return a plan; with *only*, one that evicts no other allocations than these, which count as running.
+
+        If guarantees of variants forbid the request, *kept* are the violations of them.
 
         Raises:
             RequestError: the request cannot be made.
@@ -272,7 +275,7 @@ class ReclaimPlanning(SubjectQueries):
         made = ReclaimPlan(subject, query, Outcome.FITS)
         places: list[tuple[str | None, Resource | None]] = [(None, None)] if nodes is None else [*sorted(nodes.items())]
         for outcome, one in ((Outcome.FITS, request._replace(leaving=())), (Outcome.AWAITS_TERMINATING, request)):
-            missing = self._shortage(one)
+            missing = self._shortage(one) + kept
             for node, free in places if not missing else ():
                 if not self._lacking(one, node, free):
                     return replace(made, outcome=outcome, node=node, free_on_node=free)
