@@ -142,12 +142,17 @@ class Families:
             amounts.compiled = self, choices
         return cast("Choices", choices)
 
-    def capped(self, free: Resource) -> Resource:
-        """Return free amounts of which a family has at most those of its variants together, if all are limited."""
+    def capped(self, free: Resource, offered: Resource | None) -> Resource:
+        """Return free amounts of which a family has at most those of its variants together, if all are limited.
+
+        Args:
+            free: the free amounts.
+            offered: the amounts of all nodes; other variants have none. None if no node was registered yet.
+        """
         amounts = dict(free)
         for family, names in self.variants.items():
-            if all(name in free for name in names):
-                most = sum(max(0, free[name]) for name in names)
+            if offered is not None or all(name in free for name in names):
+                most = sum(max(0, free.get(name, 0)) for name in names)
                 amounts[family] = min(amounts.get(family, most), most)
         return Resource(amounts)
 

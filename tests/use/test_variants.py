@@ -163,6 +163,13 @@ def test_headroom_is_what_variants_leave() -> None:
     assert partition.headroom("app") == Resource({"gpu": 7, "gpu:a100": 3, "gpu:v100": 4})
     assert partition.check("app", Resource(gpu=7)).assign == Resource({"gpu:a100": 3, "gpu:v100": 4})
     assert not partition.check("app", Resource(gpu=8))
+    partition = Partition(parse_config(text.replace(', "gpu:v100": 4', "")).partition())
+    partition.submit("app", ANA, "root.q")
+    # No node has a V100, and no limit names one.
+    partition.add_node("n", Resource({"gpu:a100": 9}))
+    assert partition.headroom("app") == Resource({"gpu": 3, "gpu:a100": 3})
+    assert not partition.check("app", Resource(gpu=4))
+    assert partition.explain("app", Resource(gpu=4)).headroom == partition.headroom("app")
 
 
 def test_limits_of_models_divide_an_amount() -> None:

@@ -48,7 +48,7 @@ def test_replace_what_is_no_placeholder(partition: Partition) -> None:
     for name, new, text in [
         ("two", "new", "placeholder_id 'two': the allocation is not a placeholder"),
         ("no", "new", "placeholder_id 'no': there is no such allocation"),
-        ("q", "new", "placeholder_id 'q': there is no such allocation"),
+        ("q", "new", "placeholder_id 'q': it is pending, and holds nothing"),
         ("p", "two", "allocation_id 'two': the id is in use with another "),
         ("p", "r", "allocation_id 'r': an allocation with this id already exists"),
         ("p", "p", "allocation_id 'p': the id is in use with another "),

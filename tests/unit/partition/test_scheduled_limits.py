@@ -170,6 +170,8 @@ def test_denials_name_the_change_that_helps(clock: Clock, subscribers: tuple[obj
             (violation,) = (one for one in decision.violations if one.resource is not None)
             assert (decision.can_wait, violation.rise) == expected
     assert "at most 4 allowed until 2026-11-23 22:00 UTC, then 6" in str(partition.check("app", memory(5)))
+    # The highest maximum is too small.
+    assert str(partition.check("app", memory(9)).violations[0]).endswith("until 2026-11-28 00:00 UTC, then 8")
     (violation,) = partition.check("app", memory(4)).violations
     assert (violation.can_wait, violation.rise) == (True, None), "a release helps"
     partition.verify()

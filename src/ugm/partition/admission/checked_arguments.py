@@ -184,11 +184,12 @@ class CheckedArguments:
         """Return a held or terminating allocation.
 
         Raises:
-            RequestError: it does not exist.
+            RequestError: it does not exist, or is pending.
         """
         row = self.find(argument, allocation_id)
         if row is None or row.state is _PENDING:
-            raise RequestError(argument, allocation_id, "there is no such allocation", "allocation-unknown")
+            reason = "there is no such allocation" if row is None else "it is pending, and holds nothing"
+            raise RequestError(argument, allocation_id, reason, "allocation-unknown")
         return row
 
 

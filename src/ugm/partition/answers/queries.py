@@ -185,22 +185,22 @@ class SubjectQueries(AdmissionPart):
         """Return the amounts that the subject may request for a duration."""
         if duration is not None:
             require_duration(duration)
-        application = self.application_of(subject)
-        free, families = headroom_of(self._own_limits(application, pending=False)), self._state.compiled.limits.families
+        return self._headroom(self.application_of(subject), _NOTHING._replace(duration=duration))
+
+    def _headroom(self, application: Application, query: AllocationRequest) -> Resource | None:
+        free = headroom_of(self._own_limits(application, pending=False))
+        families, offered = self._state.compiled.limits.families, self._state.cluster.total
         if self._models.all:
-            claim = self.claim(application, _NOTHING._replace(duration=duration))
-            free = self._model_headroom(application, claim, free)
-        return free if families is None or free is None else families.capped(free)
+            names = {*self._state.active_limits.epoch.layout.names, *(application.held() or ())}
+            free = self._model_queries().headroom(self.claim(application, query), free, names, offered)
+        return free if families is None or free is None else families.capped(free, offered)
 
     def _explained(self, application: Application, query: AllocationRequest = _NOTHING) -> Explanation:
-        """Return the limits of an application with the headroom of the models, at one moment, without a decision."""
-        limits, queue_path = self._own_limits(application), application.queue.queue_path
-        if not self._models.all:
-            return Explanation(ALLOWED, (), limits, queue_path, headroom_of(limits))
-        claim = self.claim(application, query._replace(usage=_NOTHING.usage))
-        headroom = self._model_headroom(application, claim, headroom_of(limits))
-        limits += self._model_queries().limits(claim)
-        return Explanation(ALLOWED, (), limits, queue_path, headroom)
+        """Return the limits of an application with the headroom, at one moment, without a decision."""
+        query, limits = query._replace(usage=_NOTHING.usage), self._own_limits(application)
+        if self._models.all:
+            limits += self._model_queries().limits(self.claim(application, query))
+        return Explanation(ALLOWED, (), limits, application.queue.queue_path, self._headroom(application, query))
 
     def _own_limits(self, application: Application, *, pending: bool = True) -> tuple[EffectiveLimit, ...]:
         """Return the limits of users, groups and queues, and those on *pending* work."""
@@ -212,10 +212,6 @@ class SubjectQueries(AdmissionPart):
         """Return the pending work that the subject may still add."""
         counted, application = self._state.pending_usage, self.application_of(subject)
         return PendingHeadroom() if counted is None else counted.headroom(application)
-
-    def _model_headroom(self, application: Application, claim: Claim, free: Resource | None) -> Resource | None:
-        names = {*self._state.active_limits.epoch.layout.names, *(application.held() or ())}
-        return self._model_queries().headroom(claim, free, names, offered=self._state.cluster.total)
 
     def explain_submission(
         self, submission: Submission, usage: Resource, quota: Resource | None, duration: int | None, max_holders: int

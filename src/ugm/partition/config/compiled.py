@@ -139,7 +139,8 @@ _Choice: TypeAlias = Callable[[_Maxima, tuple[ScheduledLimit, ...]], _Maxima]
 class ScheduledViolation(Violation):
     """A limit that is too small for a request now, and that a schedule raises later.
 
-    Waiting can help, unless other limits deny the request at each time at which this one allows it.
+    Waiting can help, unless the request is too large for the raised limit, or other limits deny it whenever this one
+    allows it.
 
     >>> violation = Violation(TrackingType.QUEUE, "root.prod", "root.prod", "", "gpu", 4, 0, 8)
     >>> print(ScheduledViolation.of(violation, LimitRise(1_795_824_000, 16)))
@@ -147,12 +148,12 @@ class ScheduledViolation(Violation):
     """
 
     _rise: LimitRise
-    #: Whether other limits deny the request at each time at which this one allows it.
+    #: Whether the request is denied at each time: by other limits, or because the highest maximum is too small.
     _is_blocked: bool
 
     @classmethod
     def of(cls, violation: Violation, rise: LimitRise, *, is_blocked: bool = False) -> Self:
-        """Return a violation with the change after which the limit allows the request."""
+        """Return a violation with the change after which the limit allows the request, or else is the highest."""
         made = cls(*violation)
         made._rise, made._is_blocked = rise, is_blocked
         return made
@@ -175,7 +176,8 @@ class ScheduledViolation(Violation):
         resource, (at, later) = self.resource or "", self._rise
         requested, limit = (format_amount(resource, amount) for amount in (self.requested, self.limit))
         change = "unlimited" if later is None else format_amount(resource, later)
-        blocked = "; other limits deny it whenever this one does not" if self._is_blocked else ""
+        is_enough = later is None or self.requested <= later
+        blocked = "; other limits deny it whenever this one does not" if self._is_blocked and is_enough else ""
         things = resource or "more applications"
         return f"{requested} {things} requested, at most {limit} allowed until {time_text(at)}, then {change}{blocked}"
 
@@ -271,7 +273,7 @@ class ConfigSchedule:
     def with_rises(
         self, violations: tuple[Violation, ...], second: int, usage: Mapping[str, int]
     ) -> tuple[Violation, ...]:
-        """Return violations with the changes that help, where the request alone exceeds a limit and a change helps.
+        """Return violations with the changes that help, or raise the limit most, where the request alone exceeds it.
 
         A change helps if the limit allows all resources of the request then.
 
@@ -289,14 +291,20 @@ class ConfigSchedule:
         )
 
     def _with_rise(self, violation: Violation, second: int, needed: Mapping[str, int]) -> Violation:
+        best = LimitRise(second, violation.limit)
         for at, (resources, applications) in self._later(_place_key(violation), second):
             most: Mapping[str, int] = resources or {}
             if violation.resource is None:
-                if not applications or violation.requested <= applications:
-                    return ScheduledViolation.of(violation, LimitRise(at, applications or None))
-            elif all(amount <= most.get(name, amount) for name, amount in needed.items()):
-                return ScheduledViolation.of(violation, LimitRise(at, most.get(violation.resource)))
-        return violation
+                later, helps = applications or None, not applications or violation.requested <= applications
+            else:
+                later = most.get(violation.resource)
+                helps = all(amount <= most.get(name, amount) for name, amount in needed.items())
+            if helps:
+                return ScheduledViolation.of(violation, LimitRise(at, later))
+            if best.limit is not None and (later is None or later > best.limit):
+                best = LimitRise(at, later)
+        # The text names the highest maximum, although it is too small.
+        return violation if best.at == second else ScheduledViolation.of(violation, best, is_blocked=True)
 
     def _later_maxima(self, key: _PlaceKey, second: int) -> tuple[tuple[int, _Maxima], ...]:
         place = self._by_key.get(key)

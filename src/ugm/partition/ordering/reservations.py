@@ -4,7 +4,7 @@ A reservation is stored in the state as the queue and the id of the request, so 
 requests, and a store keeps it. Everything else is planned from the ledger and the clock; see
 `ugm.partition.ordering.planned_start`. A plan is made again when something has changed that it did not make itself.
 
-Only scheduling passes and the waiting list respect reservations. A call of `allocate` by the program does not.
+Scheduling passes, the waiting list and `allocate` respect reservations; `allocate_ignoring_reservations` does not.
 """
 
 from __future__ import annotations
