@@ -398,9 +398,10 @@ class Store:
         try:
             with self._using:
                 is_folded = self._fold()
-        except Exception:
-            # The next attempt may succeed. The changes are safe without it.
-            _LOGGER.warning("the changes of a store could not be folded", exc_info=True)
+        except Exception as error:
+            # The next attempt may succeed. The changes are safe without it. An outage and another leader are ordinary.
+            unexpected = None if isinstance(error, StoreError) else error
+            _LOGGER.warning("the changes of a store could not be folded: %s", error, exc_info=unexpected)
             is_folded = True
         self._fold_due_at = monotonic() + (_FOLD_INTERVAL if is_folded else _CAPTURE_PAUSE)
         return self._fold_due_at - monotonic()

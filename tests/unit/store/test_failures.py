@@ -165,8 +165,8 @@ def test_a_server_that_is_stopped(postgres: PostgresLocation) -> None:
 
 
 @pytest.mark.ci
-def test_a_leader_that_is_replaced(postgres: PostgresLocation) -> None:
-    """The leader before is refused, and its appended changes are not stored."""
+def test_a_leader_that_is_replaced(postgres: PostgresLocation, caplog: pytest.LogCaptureFixture) -> None:
+    """The leader before is refused, its appended changes are not stored, and it logs that without a traceback."""
     first = open_store(postgres, address="a")
     put(first, submitted())
     with StoreReader(postgres) as reader:
@@ -176,6 +176,9 @@ def test_a_leader_that_is_replaced(postgres: PostgresLocation) -> None:
         with pytest.raises(StoreDeposedError, match="in term 2"):
             put(first, held("old"))
         put(second, held("new"))
+        first._fold_due_at = 0.0
+        first._fold_if_due()
+    assert [record.exc_info for record in caplog.records if "folded" in record.message] == [None]
     with pytest.raises(StoreDeposedError):
         first.close()
     assert names(postgres) == ["new"]
