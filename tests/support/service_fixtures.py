@@ -18,6 +18,7 @@ from ugm import Partition
 from ugm.config import PartitionConfig
 from ugm.partition import AbstractPartition
 from ugm.service import ConnectedPartition, Service, ServiceSettings, connect
+from ugm.store import PostgresLocation
 
 #: The configuration of the services.
 CONFIG: Final = config("{name: a, resources: {max: {memory: 1000}}}")
@@ -28,12 +29,14 @@ def running(
     folder: Path,
     name: str = "s",
     *,
-    store: str | None = None,
+    store: str | PostgresLocation | None = None,
     given: PartitionConfig | None = CONFIG,
     **options: Any,  # noqa: ANN401 - those of `Service`
 ) -> Iterator[Service]:
     """Run a service that listens on a socket in a folder."""
-    service = Service(None if store is None else folder / store, f"unix:{folder / name}", config=given, **options)
+    service = Service(
+        folder / store if isinstance(store, str) else store, f"unix:{folder / name}", config=given, **options
+    )
     service.start()
     try:
         yield service

@@ -34,12 +34,14 @@ from ugm.service.protocol.values import WOKEN, decode_error
 MAX_OUTSTANDING: Final = 8192
 #: The time between two looks at the calls; without any message for `_SILENCE`, the leader gets a ping, and without one
 #: for `_PATIENCE`, the client connects to the next address. The maximum time to connect, the pause between two
-#: attempts, and the time for which an address that did not answer is avoided. All in seconds.
+#: attempts, the pause after a process that cannot use its store, and the time for which an address that did not answer
+#: is avoided. All in seconds.
 _WATCH: Final = 0.05
 _SILENCE: Final = 0.7
 _PATIENCE: Final = 1.5
 _CONNECT: Final = 1.0
 _PAUSE: Final = 0.02
+_OUTAGE_PAUSE: Final = 0.2
 _AVOIDED: Final = 2.0
 #: The codes of refusals that another attempt would get as well.
 _FINAL: Final = frozenset({"token", "version", "tls", "too-far-behind"})
@@ -87,6 +89,8 @@ class AsyncConnection:
         #: Why the connection can never be used again; None if it can.
         self._failure: BaseException | None = None
         self._reason = _SILENT
+        #: The pause until the next attempt, in seconds.
+        self._pause = _PAUSE
         #: The session; empty before the first connection and for a reader.
         self.session: str = ""
         self._calls: Final[dict[int, _Call]] = {}
@@ -189,7 +193,8 @@ class AsyncConnection:
                 self._link = None
                 if link is not None:
                     link.abort()
-            await asyncio.sleep(_PAUSE)
+            pause, self._pause = self._pause, _PAUSE
+            await asyncio.sleep(pause)
 
     def _next_address(self) -> Address:
         suggested, self._suggested = self._suggested, None
@@ -282,6 +287,8 @@ class AsyncConnection:
                     # The calls may or may not have been executed.
                     self.session = ""
                     self._fail_calls(self.access.error(f"the service was replaced: {message.reason}"))
+                elif message.code == wire.STORE_UNAVAILABLE:
+                    self._pause = _OUTAGE_PAUSE
                 elif message.code in _FINAL:
                     self._fail(ProtocolError(message.code, message.reason))
                 self._drop()

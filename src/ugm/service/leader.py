@@ -245,14 +245,14 @@ class Leader:
         if hello.is_reader:
             connection.send(wire.line(wire.Welcome(connection.version, "", self.term)))
             return
+        if self.log.outage:
+            connection.close(self._refusal())
+            return
         if hello.session:
             session = self.sessions.by_name.get(hello.session)
             if session is None or session.row["token"] != connection.token_name:
                 connection.close(wire.Refused("session-unknown", f"the session {hello.session} does not exist"))
                 return
-        elif self.log.outage:
-            connection.close(wire.Moved(""))
-            return
         else:
             self.log.prepare()
             session = self.sessions.open(hello.client, connection.token_name)
@@ -475,7 +475,11 @@ class Leader:
             self.confirmed_at = monotonic() - _LEASE
             for session in self.sessions.by_name.values():
                 if session.peer is not None:
-                    session.peer.close(wire.Moved(""))
+                    session.peer.close(self._refusal())
+
+    def _refusal(self) -> wire.Refused:
+        """Return the message for clients while the store accepts no changes."""
+        return wire.Refused(wire.STORE_UNAVAILABLE, str(self.log.outage))
 
     def resign(self, failure: StoreError) -> None:
         """Cease to lead."""

@@ -300,7 +300,7 @@ class Listener:
         self._servers.append(server)
         return Address("", address.host, server.sockets[0].getsockname()[1], address.is_encrypted)
 
-    def close_connections(self, last: wire.Moved) -> None:
+    def close_connections(self, last: wire.Moved | wire.Refused) -> None:
         """Close all connections after a last message."""
         for connection in tuple(self.connections):
             connection.close(last)

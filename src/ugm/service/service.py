@@ -195,8 +195,10 @@ class _Standby:
 
     def __init__(self, takeover: float) -> None:
         self._takeover: Final = takeover
-        #: The record of the leader; None if it is unknown.
+        #: The record of the leader; None if it is unknown or has been silent for too long.
         self.leader: LeaderRecord | None = None
+        #: Why this process can neither lead nor stand by now; empty if it can.
+        self.outage = ""
         #: What was read last of the record, since when it has been the same, and when it was read.
         self._record: object = None
         self._since = self._looked_at = monotonic()
@@ -208,8 +210,10 @@ class _Standby:
         self._complete_at = self._since
 
     @property
-    def moved(self) -> wire.Moved:
-        """The message that sends a client to the leader."""
+    def referral(self) -> wire.Moved | wire.Refused:
+        """The message that sends a client to the leader, or says why this process does not know a leader."""
+        if self.leader is None and self.outage:
+            return wire.Refused(wire.STORE_UNAVAILABLE, self.outage)
         return wire.Moved("" if self.leader is None else self.leader.address)
 
     def is_silent(self, leader: LeaderRecord | None) -> bool:
@@ -218,12 +222,13 @@ class _Standby:
         It is silent if its record has not changed for some time on the clock of this process. A pause of this process
         itself does not count.
         """
-        self.leader = leader
         now, record = monotonic(), leader and (leader.term, leader.number, leader.renewed_at)
         if record != self._record or now - self._looked_at > self._takeover / 2:
             self._record, self._since = record, now
         self._looked_at = now
-        return leader is not None and now - self._since > self._takeover
+        is_silent = leader is not None and now - self._since > self._takeover
+        self.leader = None if is_silent else leader
+        return is_silent
 
     def follow(self, location: StoreLocation, group_limits: GroupLimits, *, has_models: bool) -> None:
         """Read the newest changes."""
@@ -243,7 +248,8 @@ class _Standby:
 
     def status(self, name: str) -> ServiceStatus:
         """Return the status of this process, which knows the record of the leader only."""
-        leader, status = self.leader, ServiceStatus(name, change=self._number, age=monotonic() - self._complete_at)
+        leader, age = self.leader, monotonic() - self._complete_at
+        status = ServiceStatus(name, change=self._number, age=age, outage=self.outage)
         if leader is None:
             return status
         return replace(status, leader=leader.holder, address=leader.address, term=leader.term)
@@ -253,7 +259,7 @@ class _Standby:
         if hello.is_reader and self._view is not None:
             connection.send(wire.line(wire.Welcome(connection.version, "")))
         else:
-            connection.close(self.moved)
+            connection.close(self.referral)
 
     def handle(self, connection: Connection, messages: list[wire.ClientMessage]) -> None:
         """Answer queries."""
@@ -261,7 +267,7 @@ class _Standby:
         view, calls = self._view, [message for message in messages if isinstance(message, wire.Call)]
         # Only the leader knows the newest changes.
         if view is None or len(calls) < len(messages):
-            connection.close(self.moved)
+            connection.close(self.referral)
             return
         connection.send(wire.line(wire.Age(wire.Staleness(monotonic() - self._complete_at, self._number))))
         for call in calls:
@@ -334,8 +340,6 @@ class Service:
         self._leader: Leader | None = None
         self._on_ready: Callable[[], object] | None = None
         self._is_ready = False
-        #: Why this process can neither lead nor stand by now; empty if it can.
-        self._fault = ""
         #: Until when a store that cannot be used is tried again before this process is ready, on the monotonic clock.
         self._give_up_at = inf
         #: The addresses with their ports; empty until the service listens.
@@ -451,12 +455,12 @@ class Service:
         finally:
             # First no more are accepted, so that none is left open.
             await self._listener.close()
-            self._listener.close_connections(self._standby.moved)
+            self._listener.close_connections(self._standby.referral)
             self._standby.close()
 
     def _note_ready(self) -> None:
         """Note that this process leads or stands by, and tell the program once."""
-        self._is_ready, self._fault = True, ""
+        self._is_ready, self._standby.outage = True, ""
         on_ready, self._on_ready = self._on_ready, None
         if on_ready is not None:
             on_ready()
@@ -490,10 +494,12 @@ class Service:
         A fault of one process or of one moment must not end the processes that stand by. A process that is not ready
         yet ends if the fault does not pass, or if its time is up.
         """
-        text = f"the store cannot be used: {error}"
-        if self._fault != text:
-            _LOGGER.warning("%s", text, exc_info=None if isinstance(error, StoreError) else error)
-        self._fault = text
+        text = str(error) or repr(error)
+        if self._standby.outage != text:
+            _LOGGER.warning(
+                "the store cannot be used: %s", text, exc_info=None if isinstance(error, StoreError) else error
+            )
+        self._standby.outage = text
         may_pass = isinstance(error, (StoreError, OSError)) and not isinstance(error, StoreDamagedError)
         return not self._is_ready and (not may_pass or monotonic() > self._give_up_at)
 
@@ -506,8 +512,13 @@ class Service:
         """
         standby, leader = self._standby, None
         if not isinstance(location, (str, os.PathLike)) or "://" in str(location) or os.path.exists(location):  # noqa: PTH110 - any path
-            with StoreReader(location) as reader:
-                leader = reader.find_leader()
+            try:
+                with StoreReader(location) as reader:
+                    leader = reader.find_leader()
+            except StoreError:
+                # The leader that was known may lead no more.
+                standby.leader = None
+                raise
         is_silent = standby.is_silent(leader)
         if leader is None or is_silent or leader.silent_for >= _ATTEMPT:
             with suppress(StoreHeldError):
@@ -574,4 +585,4 @@ class Service:
             self._standby.leader = None
             self._listener.clients, self._leader = self._standby, None
             await leader.close()
-            self._listener.close_connections(self._standby.moved)
+            self._listener.close_connections(self._standby.referral)

@@ -217,6 +217,7 @@ def test_history() -> None:
 def test_partition_of_a_service() -> None:
     """The status of the service is returned, also by a process that stands by, and changes from request to request."""
     found = [STATUS, replace(STATUS, name="b:2", is_leading=False, age=0.5)]
+    found += [replace(STATUS, outage="no space"), replace(STATUS, leader=""), STATUS]
     rest = client(busy(), services={"default": lambda: found.pop(0)})
 
     assert rest.get(PREFIX).json()["has_service"] is True
@@ -224,6 +225,12 @@ def test_partition_of_a_service() -> None:
     assert answer["commits"]["count"] == sum(answer["commits"]["buckets"]) == 9
     assert (answer["commits"]["median"], answer["commits"]["p99"]) == (0.004, 0.125)
     assert {**answer, "name": "b:2", "is_leading": False, "age": 0.5} == rest.get(f"{PREFIX}/service").json()
+    healths = [rest.get("/api/v1/health").json() for _ in range(3)]
+    assert [(one["status"], one["reason"]) for one in healths] == [
+        ("critical", "partition default: no space"),
+        ("critical", "partition default: no process leads"),
+        ("ok", ""),
+    ]
 
 
 def test_partitions() -> None:

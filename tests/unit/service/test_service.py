@@ -7,19 +7,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 
 from support.partition_fixtures import SUE
 from support.places import environment
+from support.postgres import server_here
 from support.service_fixtures import CONFIG, RawClient, eventually, running, started
 from ugm import RequestError, Resource, join
 from ugm.events import Event
-from ugm.service import ProtocolError, Service, ServiceSettings, connect, join_async
-from ugm.store import StoreError, open_partition, read_partition
+from ugm.service import DeadlineError, ProtocolError, Service, ServiceSettings, connect, join_async
+from ugm.store import PostgresLocation, StoreError, open_partition, read_partition
 
 UNIT = Resource(memory=1)
 #: Leads or stands by: ``python -c _SERVE STORE ADDRESS TAKEOVER``.
@@ -94,6 +95,31 @@ def test_a_killed_leader_is_replaced_at_once(tmp_path: Path) -> None:
         assert partition.release("x")
         assert not partition.release("x")
         assert monotonic() - began < 10
+
+
+@pytest.mark.ci
+def test_an_outage_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors of clients and the status of every process have the reason; readers are answered, then all clients are."""
+    monkeypatch.setattr("ugm.service.leader._SILENCE", 0.2)
+    with server_here() as server, ExitStack() as opened:
+        store = PostgresLocation(server.conninfo, "outage", 0.2)
+        services = [opened.enter_context(running(tmp_path, name, store=store)) for name in "ab"]
+        addresses = ",".join(str(one.addresses[0]) for one in services)
+        partition = opened.enter_context(started(services[0], deadline=1))
+        other = opened.enter_context(connect(addresses, deadline=1))
+        readers = [opened.enter_context(connect(str(one.addresses[0]), read_only=True)) for one in services]
+        eventually(lambda: services[1].status().change == services[0].status().change)
+        server.stop()
+        eventually(lambda: all(one.status().outage for one in services) and not services[1].status().leader)
+        sleep(0.3)
+        for client in (partition, other):
+            with pytest.raises(DeadlineError, match=": store postgresql://"):
+                client.release("x")
+        assert [one.application_ids() for one in readers] == [("app",), ("app",)]
+        server.start()
+        eventually(lambda: not any(one.status().outage for one in services))
+        assert partition.allocate("x", "app", UNIT)
+        assert other.allocation_ids() == ("x",)
 
 
 @pytest.mark.ci

@@ -44,7 +44,7 @@ class ConfigurationState(Struct):
 class Health(Struct):
     """The state of the server."""
 
-    status: Literal["degraded", "ok"]
+    status: Literal["critical", "degraded", "ok"]
     reason: str
     version: str
     started: float
@@ -57,8 +57,10 @@ class Health(Struct):
 def health(server: ServerState) -> Health:
     """Return the state of the server and of its configuration.
 
-    The status is ``degraded`` while the configuration file has problems or is not in force, otherwise ``ok``.
+    The status is ``critical`` while a service cannot use its store or no process leads, ``degraded`` while the
+    configuration file has problems or is not in force, otherwise ``ok``.
     """
+    outage = next(filter(None, map(_outage, server.partitions.values())), "")
     configurations = server.configurations
     faults = configurations.refused, configurations.unapplied
     states = zip(("was refused", "is not in force"), faults, strict=True)
@@ -66,9 +68,18 @@ def health(server: ServerState) -> Health:
     last, used = configurations.outcome, configurations.in_use
     file = None if configurations.path is None else str(configurations.path)
     state = ConfigurationState(file, last.source, last.at, last.problems, InForce(used.source, used.at), *faults)
-    status: Literal["degraded", "ok"] = "degraded" if reason else "ok"
+    status: Literal["critical", "degraded", "ok"] = "critical" if outage else "degraded" if reason else "ok"
     names = sorted(server.partitions)
-    return Health(status, reason, str(ugm.__version__), server.started, server.read_only, names, state)
+    return Health(status, outage or reason, str(ugm.__version__), server.started, server.read_only, names, state)
+
+
+def _outage(served: ServedPartition) -> str:
+    """Return why the service of a partition makes no changes now; empty if it does, or if there is none."""
+    if served.service is None:
+        return ""
+    status = served.service()
+    problem = status.outage or ("" if status.leader else "no process leads")
+    return problem and f"partition {served.name}: {problem}"
 
 
 @ROUTES.get("/partitions")

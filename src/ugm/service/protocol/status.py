@@ -60,7 +60,7 @@ class ServiceStatus(Row):
         waiting: the number of operations that are not answered yet, because their changes are not durable.
         commits: the durations of commits since the leader began.
         operations: the durations of operations without their commits, since the leader began.
-        outage: the reason why the log accepts no changes now; empty if it does.
+        outage: the reason why the store accepts no changes now, or why a standby cannot read it; empty otherwise.
         age: the seconds since a standby had applied all durable changes; 0 if this process leads.
     """
 

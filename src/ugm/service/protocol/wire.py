@@ -28,6 +28,8 @@ OLDEST_VERSION: Final = 1
 #: The maximum size of a line of a client in bytes, and of one of a service: a query may return the whole partition.
 MAX_LINE: Final = 8 * 2**20
 MAX_ANSWERS: Final = 2**30
+#: The code of `Refused` of a process that does not know a leader, because it cannot use the store.
+STORE_UNAVAILABLE: Final = "store-unavailable"
 
 
 class Hello(msgspec.Struct, tag="hello", array_like=True):
@@ -193,7 +195,8 @@ class Refused(msgspec.Struct, tag="refused", array_like=True):
     """The connection is going to be closed.
 
     Attributes:
-        code: ``version``, ``token``, ``session-unknown``, ``too-many-sessions``, ``too-far-behind`` or ``malformed``.
+        code: ``version``, ``token``, ``session-unknown``, ``too-many-sessions``, ``too-far-behind``,
+            ``store-unavailable`` or ``malformed``.
         reason: the reason, for people.
     """
 

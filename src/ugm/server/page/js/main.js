@@ -84,7 +84,7 @@ async function load() {
     // The reader has navigated, or a newer poll has begun.
     if (number !== poller.number) return;
     if (state.error) announce("The server responds again.");
-    else if (health.reason && !state.health.reason) announce("The configuration file was refused.");
+    else if (health.reason && !state.health.reason) announce(health.status === "critical" ? health.reason : "The configuration file was refused.");
     if (partition?.has_service) models.push("Service");
     Object.assign(state, { health, data: { address, view: data, detail, models, partition }, at: Date.now() / 1000, error: "" });
   } catch (error) {
@@ -225,7 +225,8 @@ function freshness() {
 }
 
 /** @param {Health} health */
-function banner({ configuration }) {
+function banner({ status, reason, configuration }) {
+  if (status === "critical") return h("p.error", { key: "banner" }, reason);
   if (!configuration.refused.length) return h("p.error", { key: "banner" }, `The configuration file is not in force. It was changed while the server was down (${counted(configuration.unapplied.length, "difference")}): ${configuration.unapplied[0]}`);
   const [first, ...others] = configuration.refused;
   const { source, at } = configuration.in_force;

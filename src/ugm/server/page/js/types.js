@@ -45,7 +45,7 @@
  *   sessions: number, connected: number, waiting: number, outage: string, age: number,
  *   commits: {count: number, seconds: number, median: number, p99: number}}} ServiceStatus
  *
- * @typedef {{partitions: string[], reason: string, configuration: {refused: string[], unapplied: string[],
+ * @typedef {{partitions: string[], status: string, reason: string, configuration: {refused: string[], unapplied: string[],
  *   in_force: {source: string, at: number}}}} Health
  *
  * @typedef {{trees: {name: string, kind: string, mode: string, nodes: number}[],
