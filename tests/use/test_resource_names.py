@@ -123,6 +123,14 @@ def test_closed_list_in_a_configuration(part: str, place: str) -> None:
     assert "did you mean 'gpu'?" in problem.message
 
 
+def test_listed_families_are_named_once() -> None:
+    """A list that names a family, of which all variants are allowed, is shown without repetitions."""
+    settings = "resources: [gpu, 'gpu:a100'], families: {gpu: [a100, v100]}"
+    with pytest.raises(ConfigError) as caught:
+        parse_config(f"partitions: [{{ugm: {{{settings}}}, queues: [{{name: q, resources: {{max: {{disk: 1}}}}}}]}}]")
+    assert "(listed: gpu, gpu:a100, gpu:v100)" in str(caught.value)
+
+
 def test_closed_list_is_written_and_left_out_of_an_export() -> None:
     """The list is a part of the written configuration; an export for YuniKorn leaves it out and says so."""
     config = parse_config(CLOSED)

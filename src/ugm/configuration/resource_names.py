@@ -73,7 +73,8 @@ def resource_vectors(value: object, path: Path = ()) -> Iterator[tuple[Path, Ite
 
 def listed_resources(settings: Extensions) -> tuple[str, ...]:
     """Return the closed list of the resources of a partition with those of its families; empty for any resource."""
-    return (*settings.resources, *family_names(settings)) if settings.resources else ()
+    # Families may be listed, too.
+    return tuple(dict.fromkeys((*settings.resources, *family_names(settings)))) if settings.resources else ()
 
 
 def family_names(settings: Extensions) -> Iterator[str]:
