@@ -128,6 +128,24 @@ def test_users_are_found_sorted_and_paged(query: str, total: int, names: list[st
     assert (body["total"], [one["name"] for one in body["utilizations"]]) == (total, names)
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("utilization/user", "kind: Invalid enum value 'user' (allowed: groups, users)"),
+        ("utilization/users?sort=age", "(allowed: applications, name, pending, share, usage)"),
+        ("applications?state=done", "(allowed: new, accepted, running, completing, completed, failing, failed)"),
+        (
+            "stream?topic=users&topic=nodes",
+            "'nodes' (allowed: groups, queues, trees, users)",
+        ),
+    ],
+)
+def test_allowed_values_are_listed(path: str, text: str) -> None:
+    """A value that is none of a few allowed ones is refused with these."""
+    answer = client().get(f"{PREFIX}/{path}")
+    assert (answer.status_code, answer.json()["detail"].endswith(text)) == (400, True), answer.text
+
+
 def test_groups_are_listed_with_their_share() -> None:
     """The distance of a group to its nearest limit is the used part of it."""
     [group] = client(crowd()).get(f"{PREFIX}/utilization/groups").json()["utilizations"]

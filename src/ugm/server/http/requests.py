@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
+from msgspec.inspect import EnumType, ListType, LiteralType, UnionType, type_info
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -55,7 +56,24 @@ def parse_parameters(request: Request, route: Route) -> dict[str, Any]:
         return {"query": found} if "query" in route.arguments else msgspec.structs.asdict(found)
     except msgspec.ValidationError as error:
         reason = _reason(error)
+        if "Invalid enum value" in reason:
+            place = reason.partition(":")[0].partition("[")[0]
+            reason += f" (allowed: {', '.join(_choices(type_info(fields[place].type)))})"
         raise ApiError(400, "path-invalid" if reason.startswith(tuple(names)) else "query-invalid", reason) from None
+
+
+def _choices(kind: Any) -> list[str]:  # noqa: ANN401 - a description of msgspec
+    """Return the allowed values of a parameter, or of each item of a list."""
+    match kind:
+        case LiteralType(values):
+            return [str(value) for value in values if value != ""]
+        case EnumType(members):
+            return [str(member.value) for member in members]
+        case ListType():
+            return _choices(kind.item_type)
+        case UnionType(kinds):
+            return [choice for one in kinds for choice in _choices(one)]
+    return []
 
 
 def _reason(error: Exception, root: str = "") -> str:
