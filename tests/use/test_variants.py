@@ -294,6 +294,7 @@ def test_a_variant_in_use_cannot_be_removed(partition: Partition) -> None:
         ),
         ("queues: [], ugm: {families: {gpu: [a100, a100]}}", "the variant 'a100' is listed twice"),
         ('queues: [{name: q, resources: {max: {"gpu:h100": 1}}}], ugm: {families: {gpu: [a100]}}', "'gpu:h100' is not"),
+        ("queues: [], ugm: {families: {gpu: [a]}, elastic: {total: {gpu: 2}}}", "2 gpu have no variant, so"),
     ],
 )
 def test_mistakes_in_a_file_are_named(partition: str, message: str) -> None:

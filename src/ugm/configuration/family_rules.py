@@ -153,7 +153,8 @@ def family_findings(config: PartitionConfig) -> Iterator[Finding]:
     """Yield the violations of the rules of families, with their paths below the partition.
 
     A family and its variants have names without ``:``. A variant that is named anywhere is declared. Where a guarantee
-    names a family and variants, its amount of the family is not less than the sum. Queues prefer declared variants.
+    names a family and variants, its amount of the family is not less than the sum; a total of elastic groups has no
+    more than the sum. Queues prefer declared variants.
     """
     yield from _name_findings(config.ugm.families)
     families = Families(config.ugm.families)
@@ -189,6 +190,11 @@ def _amount_findings(config: PartitionConfig, families: Families) -> Iterator[Fi
                 yield Finding((*path, name), "variant-unknown", f"{quote(name)} is not declared (declared: {known})")
         if path[-1] in _GUARANTEES and isinstance(amounts, Mapping):
             try:
-                families.normal(Resource(amounts))
+                left = families.open_amounts(families.normal(Resource(amounts)))
             except RequestError as error:
                 yield Finding(path, "family-sum-above", error.reason)
+                continue
+            for family, amount in left.items() if path[-1] == "total" else ():
+                known = ", ".join(families.variants[family])
+                message = f"{amount} {family} have no variant, so nothing can use them (declared: {known})"
+                yield Finding(path, "family-total-open", message)
