@@ -51,7 +51,10 @@ def budgets(served: ServedPartition, *, query: AccountsQuery) -> BudgetAccounts:
 
 
 class Change(Struct, forbid_unknown_fields=True):
-    """The change of a budget; see `ugm.budgets.BudgetChange`. A reason is required."""
+    """The change of a budget; see `ugm.budgets.BudgetChange`. A reason is required.
+
+    The amounts are base units times seconds, even if the configuration declares the budget with ``unit: hour``.
+    """
 
     kind: BudgetChangeKind
     budget: Name
