@@ -70,18 +70,30 @@ class Tokens:
         """Require that the client has a role other than that of viewers, which every client has.
 
         Raises:
-            ApiError: no client can have the role, or the token is missing or wrong.
+            ApiError: no client can have the role, or the token is missing, wrong, or that of another role.
         """
-        token = self._accepted.get(role)
-        if token is None:
+        if role not in self._accepted:
             refused = "read-only" if role is Role.OPERATOR else "without a token for operations on partitions"
             raise ApiError(403, "read-only", f"the server was started {refused}")
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        # The time of this comparison does not depend on the number of correct characters.
-        matches = hmac.compare_digest(given.strip().encode(), token.encode())
-        if scheme.lower() != "bearer" or not matches:
+        found = self._role_of(request)
+        if found is None:
             reason = "the token is missing or wrong; expected the header Authorization: Bearer TOKEN"
             raise ApiError(401, "token-wrong", reason)
+        if found is not role:
+            reason = (
+                f"this is the token of the role {found.name.lower()}; the request needs the role {role.name.lower()}"
+            )
+            raise ApiError(401, "token-wrong", reason)
+
+    def _role_of(self, request: Request) -> Role | None:
+        """Return the role that the token of a request gives; None if there is no token, or a wrong one."""
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        # The time of these comparisons does not depend on the number of correct characters.
+        token = given.strip().encode()
+        roles = [role for role, text in self._accepted.items() if hmac.compare_digest(token, text.encode())]
+        return roles[0] if roles else None
 
 
 # Requests of other sites
