@@ -220,6 +220,8 @@ class Leader:
         #: When the store confirmed last that this process leads, and when this loop had its last answer.
         self.confirmed_at: float = monotonic()
         self.seen_at: float = self.confirmed_at
+        #: When clients were sent to other processes last.
+        self._redirected_at = 0.0
         self._commits: Final = Times()
         self._operations: Final = Times()
         self._wakes: Final = WakeFeed(partition, self.sessions, self.commit, self._send)
@@ -471,8 +473,9 @@ class Leader:
 
     def _redirect(self) -> None:
         """While the store is silent, let the clients try other processes."""
-        if monotonic() - self.confirmed_at > _SILENCE:
-            self.confirmed_at = monotonic() - _LEASE
+        now = monotonic()
+        if now - max(self.confirmed_at, self._redirected_at) > _SILENCE:
+            self._redirected_at = now
             for session in self.sessions.by_name.values():
                 if session.peer is not None:
                     session.peer.close(self._refusal())

@@ -116,6 +116,7 @@ def test_an_outage_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             with pytest.raises(DeadlineError, match=": store postgresql://"):
                 client.release("x")
         assert [one.application_ids() for one in readers] == [("app",), ("app",)]
+        assert all((age := one.connection.staleness) is not None and age.seconds > 1 for one in readers)
         server.start()
         eventually(lambda: not any(one.status().outage for one in services))
         assert partition.allocate("x", "app", UNIT)
