@@ -337,7 +337,7 @@ def test_a_standby_refers_to_the_leader_for_denials(page: Page, led: tuple[str, 
     expect(page.locator(".empty")).to_have_text("Nothing was denied yet.")
     led[1].append(replace(STATUS, name="b:2", is_leading=False))
     page.reload()
-    expect(page.locator(".empty")).to_have_text("This process has made no decisions.")
+    expect(page.locator(".empty")).to_have_text("No denial is known here.")
     expect(page.locator("#view")).to_contain_text("Denials are known only at the leader, a:1 at unix:/a.")
     expect(page.locator("#view")).not_to_contain_text("0 denials")
 

@@ -39,7 +39,7 @@ export const denials = {
       note: data.leader !== null ? `This process stands by. Denials are known only at the leader, ${data.leader}.` : `${counted(data.total, "denial")} since the start, the newest ${count(data.records.length)} kinds here`,
       total: found.length,
       rows: () => h("ol.denials", found.map(line)),
-      none: data.leader !== null ? "This process has made no decisions." : "Nothing was denied yet.",
+      none: data.leader !== null ? "No denial is known here." : "Nothing was denied yet.",
       pages: null,
     });
   },
