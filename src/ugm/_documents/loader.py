@@ -292,8 +292,9 @@ class _Built(NamedTuple):
 class Builder:
     """Builds the data and the places of one document from the nodes of a parser."""
 
-    def __init__(self, problems: Problems) -> None:
+    def __init__(self, problems: Problems, *, last_wins: bool = False) -> None:
         self.problems: Final = problems
+        self._last_wins: Final = last_wins
         #: By the identity of the node, which an alias shares; None while the node is not finished.
         self._known: Final[dict[int, _Built | None]] = {}
         self._values = self._aliased = 0
@@ -376,7 +377,7 @@ class Builder:
                 self.problems.add(at, path, "yaml-key-invalid", "a key must be a text, not a list or a mapping")
             elif name == _MERGE and not key.style:
                 merged += self._merged(item, at, path)
-            elif name in keys:
+            elif name in keys and not self._last_wins:
                 message = f"the key {quote(name)} is given twice, first in line {line_and_column(keys[name])[0]}"
                 self.problems.add(at, (*path, name), "yaml-key-duplicate", message)
             else:
@@ -438,12 +439,13 @@ class Document(NamedTuple):
         self.problems.add(mark, path, code, message, file=file)
 
 
-def load(text: str, file: str) -> Document:
+def load(text: str, file: str, *, last_wins: bool = False) -> Document:
     """Read a YAML document.
 
     Args:
         text: the document.
         file: the name of the text in problems.
+        last_wins: whether a key that is given twice has its last value; otherwise it is a problem.
 
     Raises:
         ConfigError: the text is not valid YAML, or too large; no part of it can be checked.
@@ -454,7 +456,7 @@ def load(text: str, file: str) -> Document:
     text = str.__str__(text)
     _check_text(text, file)
     problems = Problems(file)
-    builder, parser = Builder(problems), _Parser(text)
+    builder, parser = Builder(problems, last_wins=last_wins), _Parser(text)
     try:
         root = parser.get_node() if parser.check_node() else None
         data, place, _ = (None, START, 0) if root is None else builder.build(root, ())

@@ -48,22 +48,23 @@ class KeyValue(NamedTuple):
 
 
 def from_text(text: str, file: str) -> Located:
-    """Read a text.
+    """Read a text. In JSON, a key that is given twice has its last value, as in Go.
 
     Raises:
         ConfigError: the text is neither JSON nor YAML, or exceeds a bound.
     """
-    document = load_any(text, file)
+    is_json = _is_json(text)
+    document = load_any(text, file, last_wins=is_json)
     if document.problems:
         raise document.problems.error()
-    return from_place(document.data, document.place, is_json=_is_json(text))
+    return from_place(document.data, document.place, is_json=is_json)
 
 
 def _is_json(text: object) -> bool:
     return isinstance(text, str) and text.lstrip(" \t\n\r\ufeff")[:1] in ("{", "[", '"', "")
 
 
-def load_any(text: str, file: str) -> Document:
+def load_any(text: str, file: str, *, last_wins: bool = False) -> Document:
     """Read a text in JSON or YAML as plain data with places. All scalars are texts, as in YAML.
 
     Raises:
@@ -78,7 +79,7 @@ def load_any(text: str, file: str) -> Document:
         message = f"invalid JSON: {getattr(error, 'msg', str(error))}"
         raise ConfigError((Problem(file, line, column, "", "json-syntax", message),)) from None
     # YAML does not allow tabs between values; in texts, JSON does not.
-    return load(_PAIR.sub(lambda pair: json.loads(f'"{pair[0]}"'), text.replace("\t", " ")), file)
+    return load(_PAIR.sub(lambda pair: json.loads(f'"{pair[0]}"'), text.replace("\t", " ")), file, last_wins=last_wins)
 
 
 def _parse_int(digits: str) -> int:

@@ -335,7 +335,7 @@ def _fixed(rule: PlacementRule, place: str) -> Find:
 
 
 #: Most applications name one of a few queues.
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _checked_path(text: str) -> Found:
     """Return the canonical name or path of a text, or the reason why it is neither."""
     if "." not in text:
