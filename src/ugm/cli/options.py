@@ -119,12 +119,11 @@ def read_partition_config(file: str, name: str | None) -> PartitionConfig:
 
 def chosen_partition(config: SchedulerConfig, name: str | None) -> PartitionConfig:
     """Return a partition of a configuration by the value of an option, by default the only one."""
-    names = ", ".join(repr(one.name) for one in config.partitions)
     try:
         return config.partition(name)
     except RequestError as error:
         if name is None:
-            raise click.UsageError(f"choose a partition with --partition (defined: {names})") from None
+            raise _unchosen(one.name for one in config.partitions) from None
         raise click.BadParameter(str(error), param_hint="'--partition'") from None
 
 
@@ -206,7 +205,11 @@ def _default_partition(health: JsonMapping) -> str:
         return names[0]
     if DEFAULT_PARTITION in names:
         return DEFAULT_PARTITION
-    raise click.UsageError(printable(f"choose a partition with --partition (defined: {', '.join(map(repr, names))})"))
+    raise _unchosen(names)
+
+
+def _unchosen(names: Iterable[str]) -> click.UsageError:
+    return click.UsageError(printable(f"choose a partition with --partition (defined: {', '.join(map(repr, names))})"))
 
 
 def _error_message(error: HTTPError) -> str:

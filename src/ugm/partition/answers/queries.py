@@ -185,10 +185,13 @@ class SubjectQueries(AdmissionPart):
         """Return the amounts that the subject may request for a duration."""
         if duration is not None:
             require_duration(duration)
-        return self._headroom(self.application_of(subject), _NOTHING._replace(duration=duration))
+        application = self.application_of(subject)
+        return self._headroom(application, self._own_limits(application), _NOTHING._replace(duration=duration))
 
-    def _headroom(self, application: Application, query: AllocationRequest) -> Resource | None:
-        free = headroom_of(self._own_limits(application, pending=False))
+    def _headroom(
+        self, application: Application, limits: tuple[EffectiveLimit, ...], query: AllocationRequest
+    ) -> Resource | None:
+        free = headroom_of(limits)
         families, offered = self._state.compiled.limits.families, self._state.cluster.total
         if self._models.all:
             names = {*self._state.active_limits.epoch.layout.names, *(application.held() or ())}
@@ -198,13 +201,14 @@ class SubjectQueries(AdmissionPart):
     def _explained(self, application: Application, query: AllocationRequest = _NOTHING) -> Explanation:
         """Return the limits of an application with the headroom, at one moment, without a decision."""
         query, limits = query._replace(usage=_NOTHING.usage), self._own_limits(application)
+        headroom = self._headroom(application, limits, query)
         if self._models.all:
             limits += self._model_queries().limits(self.claim(application, query))
-        return Explanation(ALLOWED, (), limits, application.queue.queue_path, self._headroom(application, query))
+        return Explanation(ALLOWED, (), limits, application.queue.queue_path, headroom)
 
-    def _own_limits(self, application: Application, *, pending: bool = True) -> tuple[EffectiveLimit, ...]:
-        """Return the limits of users, groups and queues, and those on *pending* work."""
-        holding, counted = self._state.holding_of(application), self._state.pending_usage if pending else None
+    def _own_limits(self, application: Application) -> tuple[EffectiveLimit, ...]:
+        """Return the limits of users, groups and queues, and those on pending work."""
+        holding, counted = self._state.holding_of(application), self._state.pending_usage
         found = effective_limits(holding.enforced(holding.chain()))
         return found if counted is None else found + counted.limits(application)
 

@@ -14,6 +14,7 @@ from itertools import chain, count
 from typing import Final, NamedTuple, TypeAlias
 
 from ugm._json_values import JsonMapping
+from ugm.families import SEPARATOR
 from ugm.partition import ModelReport
 from ugm.partition.answers.thresholds import used_share
 from ugm.resources import as_float
@@ -95,7 +96,7 @@ class ModelTree:
             for measure in _LIMITING[self.kind]
             for name in root.amounts[measure]
         }
-        return tuple(sorted(shares, key=lambda name: (":" in name, -shares[name], name)))
+        return tuple(sorted(shares, key=lambda name: (SEPARATOR in name, -shares[name], name)))
 
     def share(self, node: TreeItem, resource: str) -> float:
         """Return the used share of the amount that limits a node; 0 if it is not limited."""
